@@ -1,0 +1,1 @@
+"""The `sluicegate` command (also `sg`): parses, asks, prints. The product is in `sluicegate`."""

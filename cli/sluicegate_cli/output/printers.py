@@ -1,0 +1,121 @@
+"""One small printer per output mode; each gives the whole text of a view."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.findings import Finding, worst_first
+from sluicegate_cli.output.view import Cell, Table, View
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
+_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
+
+
+def as_json(view: View) -> str:
+    """One JSON document, ASCII only so that every reader can decode it."""
+    document: dict[str, Any] = {"schema": view.schema, "version": view.version, **view.document}
+    if view.findings is not None:
+        document["findings"] = [_finding_fields(f) for f in worst_first(view.findings)]
+    return json.dumps(document, indent=2) + "\n"
+
+
+def as_tsv(view: View) -> str:
+    """A header line and one line a row, tab-separated; an empty line between tables."""
+    tables = [*view.tables, _findings_table(view.findings or ())]
+    return "\n".join(_tsv_table(table) for table in tables if table.rows)
+
+
+def as_tables(view: View, *, color: bool) -> str:
+    """Tables as wide as the terminal; long cells are folded, never cut."""
+    # Imported late: only a terminal needs it, and it costs more than most commands.
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=shutil.get_terminal_size().columns,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+    )
+    with console.capture() as captured:
+        for table in view.tables:
+            if table.rows:
+                _print_table(console, table)
+        for finding in worst_first(view.findings or ()):
+            _print_finding(console, finding)
+        for line in view.lines:
+            console.print(visible(line), markup=False, soft_wrap=True)
+    return captured.get()
+
+
+def visible(text: str) -> str:
+    """The text with everything that could move a cursor or hide itself written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def _finding_fields(finding: Finding) -> dict[str, str]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "place": finding.place,
+        "detail": finding.detail,
+        "repair": finding.repair,
+    }
+
+
+def _findings_table(found: Sequence[Finding]) -> Table:
+    rows = [tuple(_finding_fields(finding).values()) for finding in worst_first(found)]
+    return Table(("code", "severity", "place", "detail", "repair"), rows)
+
+
+def _tsv_table(table: Table) -> str:
+    lines = [table.columns, *table.rows] if table.header else table.rows
+    return "".join("\t".join(_tsv_cell(cell) for cell in line) + "\n" for line in lines)
+
+
+def _tsv_cell(cell: Cell) -> str:
+    return visible("".join(_ESCAPES.get(c, c) for c in _text(cell)))
+
+
+def _text(cell: Cell) -> str:
+    return "-" if cell is None or cell == "" else str(cell)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    if table.title:
+        console.print(Text(table.title, style="bold"))
+    grid = RichTable(box=None, show_header=table.header, pad_edge=False, header_style="bold")
+    for index, name in enumerate(table.columns):
+        numbers = all(isinstance(row[index], int | float) for row in table.rows)
+        grid.add_column(name.upper(), overflow="fold", justify="right" if numbers else "left")
+    for row in table.rows:
+        cells = [visible(_text(cell)) for cell in row]
+        grid.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
+    console.print(grid)
+    console.print()
+
+
+def _print_finding(console: Console, finding: Finding) -> None:
+    """A finding as a small block: it is read from top to bottom, so columns would not help."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    word = finding.severity.value
+    head = Text.assemble((word, _STYLES[word]), f" {finding.code} {visible(finding.place)}")
+    console.print(head, soft_wrap=True)
+    console.print(Padding(Text(visible(finding.detail)), (0, 0, 0, 2)))
+    if finding.repair:
+        console.print(Text(f"  next: {visible(finding.repair)}"), soft_wrap=True)
+    console.print()

@@ -1,0 +1,111 @@
+"""The output sink: results on stdout in one of three modes, everything else on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from enum import Enum
+from typing import TextIO
+
+from sluicegate.errors import SluicegateError, StorageFailed
+from sluicegate_cli.output import printers
+from sluicegate_cli.output.view import View
+
+ERROR_SCHEMA = "sluicegate.error"
+
+
+class Mode(Enum):
+    """How results are printed: for eyes, for pipes, for programs."""
+
+    TABLE = "table"
+    TSV = "tsv"
+    JSON = "json"
+
+
+class Sink:
+    """Where all output goes. Chooses the mode and the colour; survives a reader that leaves."""
+
+    def __init__(self, program: str, *, json: bool = False, no_color: bool = False) -> None:
+        # Names from the file system need not be encodable in the terminal's character set.
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        self.program = program
+        self._no_color = no_color or bool(os.environ.get("NO_COLOR"))
+        terminal = _is_terminal(sys.stdout)
+        self.mode = Mode.JSON if json else Mode.TABLE if terminal else Mode.TSV
+
+    def show(self, view: View) -> None:
+        """Print a result."""
+        match self.mode:
+            case Mode.JSON:
+                text = printers.as_json(view)
+            case Mode.TSV:
+                text = printers.as_tsv(view)
+            case Mode.TABLE:
+                text = printers.as_tables(view, color=not self._no_color)
+        self._write(text)
+
+    def note(self, text: str) -> None:
+        """Tell the operator something that is not a result."""
+        _write_error(printers.visible(text) + "\n")
+
+    def error(self, error: SluicegateError) -> None:
+        """Say what happened, to what, and the next command to type."""
+        if self.mode is Mode.JSON:
+            document = {
+                "error": type(error).__name__,
+                "exit_code": error.exit_code,
+                "message": error.message,
+                "hint": error.hint,
+                "place": error.place,
+            }
+            _write_error(printers.as_json(View(ERROR_SCHEMA, document)))
+            return
+        label = "\x1b[1;31merror\x1b[0m" if self._colored(sys.stderr) else "error"
+        message, hint = printers.visible(error.message), printers.visible(error.hint)
+        _write_error(f"{self.program}: {label}: {message}\n  next: {hint}\n")
+
+    def ask(self, question: str) -> bool | None:
+        """A yes-or-no answer from the terminal; None if there is no terminal to ask on."""
+        if self.mode is Mode.JSON or not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+            return None
+        _write_error(f"{question} [y/N] ")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    def close(self) -> None:
+        """Flush; a full disk behind stdout is an error, a reader that left is not."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # `| head` has seen enough. The command goes on and gives its own exit code.
+            _discard(sys.stdout)
+        except OSError as e:
+            _discard(sys.stdout)
+            raise StorageFailed(f"cannot write the result: {e.strerror}") from e
+
+    def _colored(self, stream: TextIO) -> bool:
+        return not self._no_color and _is_terminal(stream)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def _write_error(text: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _discard(stream: TextIO) -> None:
+    """Let everything written to a broken stream from now on go nowhere."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -1,0 +1,254 @@
+"""`sluicegate.toml`: what an installation calls its targets and streams.
+
+Every key is described once, in the tables below; checking, the commented example that
+`sluicegate init` writes, and sluicegate.toml(5) are all made from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sluicegate.errors import ConfigInvalid, InvalidName, NotFound
+from sluicegate.storage import LocalStorage, validate_name
+
+FILE_NAME = "sluicegate.toml"
+_MAX_BYTES = 1024 * 1024
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the configuration: its type, an example, and what it does."""
+
+    name: str
+    type: type
+    example: str
+    doc: str
+    choices: tuple[str, ...] = ()
+    is_path: bool = False
+
+
+GENERAL = (
+    Key("home", str, '".sluicegate"', "directory that holds gated streams", is_path=True),
+    Key("default_stream", str, '"clicks"', "stream that commands work on when none is named"),
+    Key("read_only", bool, "false", "refuse every command that would change something"),
+    Key("require_reason", bool, "false", "demand --reason for every change"),
+)
+TARGET = (
+    Key("checkpoint", str, '"/data/orders/checkpoint"', "a Spark checkpoint", is_path=True),
+    Key("offsets", str, '"/data/orders/offsets"', "a lock-file offset store", is_path=True),
+    Key("sink", str, '"/data/orders/out"', "directory its file sink writes to", is_path=True),
+    Key("app", str, '"jobs/orders.py"', "application that `submit` starts", is_path=True),
+)
+STREAM = (
+    Key("source", str, '"/data/clicks/log"', "embedded log, or kafka://host:port/topic"),
+    Key("stamp", list, '["producer", "partition", "seq"]', "columns of the stamp; none: position"),
+    Key("key", str, '"user"', "column that decides the shard"),
+    Key("shards", int, "64", "number of shards, fixed for the life of the stream"),
+    Key("aggregates", dict, '{ clicks = "count", spent = "sum(price)" }', "state kept per key"),
+    Key("sink", str, '"/data/clicks/out"', "directory for the output", is_path=True),
+    Key("on_reject", str, '"keep"', "records without stamp or key", choices=("keep", "fail")),
+)
+_PLACES = ("checkpoint", "offsets")
+_TYPE_NAMES = {
+    str: "text in quotes",
+    bool: "true or false",
+    int: "a whole number",
+    list: "a list of texts",
+    dict: "a table of texts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTarget:
+    """A `[targets.NAME]` table: what the place is called, which key named it, and its extras."""
+
+    name: str
+    role: str
+    uri: str
+    sink: str | None = None
+    app: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStream:
+    """A `[streams.NAME]` table; `genesis` pins what it says."""
+
+    name: str
+    source: str
+    stamp: tuple[str, ...] = ()
+    key: str | None = None
+    shards: int = 64
+    aggregates: Mapping[str, str] = field(default_factory=dict)
+    sink: str | None = None
+    on_reject: str = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A checked configuration; `path` is None when there is no file and all is default."""
+
+    path: Path | None = None
+    home: str | None = None
+    default_stream: str | None = None
+    read_only: bool = False
+    require_reason: bool = False
+    targets: Mapping[str, NamedTarget] = field(default_factory=dict)
+    streams: Mapping[str, NamedStream] = field(default_factory=dict)
+
+
+def load_config(path: Path | None) -> Config:
+    """The configuration at `path`, which must exist; without one, `./sluicegate.toml` if any."""
+    if path is None:
+        path = Path(FILE_NAME)
+        if not path.exists():
+            return Config()
+    # Resolved first: mounted configuration is often a link, and the operator named it.
+    real = path.resolve()
+    try:
+        data = LocalStorage(real.parent).get(real.name, limit=_MAX_BYTES)
+    except NotFound as e:
+        raise NotFound(
+            f"there is no configuration {path}",
+            hint="make a commented one with: sluicegate init",
+            place=str(path),
+        ) from e
+    return parse_config(data, path)
+
+
+def parse_config(data: bytes, path: Path) -> Config:
+    """A configuration from the bytes of a file; relative places are relative to the file."""
+    import tomli
+
+    try:
+        raw = tomli.loads(data.decode())
+    except UnicodeDecodeError as e:
+        raise ConfigInvalid(f"{path}, byte {e.start}: not UTF-8", place=str(path)) from e
+    except (tomli.TOMLDecodeError, RecursionError) as e:
+        raise ConfigInvalid(f"{path}: {e}", place=str(path)) from e
+    return _Checker(path).config(raw)
+
+
+def example() -> str:
+    """A commented configuration that says what every key does and sets none of them."""
+    lines = [
+        "# Sluicegate configuration. Relative paths are relative to this file.",
+        "# Every key is optional; see sluicegate.toml(5).",
+        "",
+        *_commented(GENERAL),
+        "",
+        "# A Spark checkpoint or an offset store, under a name that commands accept.",
+        "# [targets.orders]",
+        *_commented(TARGET),
+        "",
+        "# A gated stream.",
+        "# [streams.clicks]",
+        *_commented(STREAM),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _commented(keys: tuple[Key, ...]) -> list[str]:
+    width = max(len(f"{key.name} = {key.example}") for key in keys)
+    return [f"# {f'{key.name} = {key.example}':<{width}}  # {key.doc}" for key in keys]
+
+
+class _Checker:
+    """Turns parsed TOML into a `Config`, naming the key of whatever is wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def config(self, raw: dict[str, Any]) -> Config:
+        named = {name: raw.pop(name, {}) for name in ("targets", "streams")}
+        general = self._keys(raw, GENERAL, "", also=tuple(named))
+        targets = {n: self._target(n, t) for n, t in self._tables(named, "targets")}
+        streams = {n: self._stream(n, t) for n, t in self._tables(named, "streams")}
+        if twice := sorted(targets.keys() & streams.keys()):
+            raise self._fault(f"{twice[0]!r} is the name of both a target and a stream")
+        wanted = general.get("default_stream")
+        if wanted is not None and wanted not in streams:
+            raise self._fault(
+                f"default_stream = {wanted!r}, but there is no [streams.{wanted}]"
+                + _nearest(wanted, streams)
+            )
+        return Config(self._path, **general, targets=targets, streams=streams)
+
+    def _tables(self, named: dict[str, Any], group: str) -> list[tuple[str, dict[str, Any]]]:
+        tables = named[group]
+        if not isinstance(tables, dict):
+            raise self._fault(f"{group} must be tables like [{group}.NAME]")
+        for name, table in tables.items():
+            try:
+                validate_name(name, f"in {group}, the name")
+            except InvalidName as e:
+                raise self._fault(e.message, hint=e.hint) from e
+            if not isinstance(table, dict):
+                raise self._fault(f"{group}.{name} must be a table: [{group}.{name}]")
+        return list(tables.items())
+
+    def _target(self, name: str, table: dict[str, Any]) -> NamedTarget:
+        keys = self._keys(table, TARGET, f"targets.{name}.")
+        roles = [role for role in _PLACES if role in keys]
+        if len(roles) != 1:
+            raise self._fault(f"targets.{name} needs exactly one of: {', '.join(_PLACES)}")
+        return NamedTarget(name, roles[0], keys.pop(roles[0]), **keys)
+
+    def _stream(self, name: str, table: dict[str, Any]) -> NamedStream:
+        where = f"streams.{name}"
+        keys = self._keys(table, STREAM, f"{where}.")
+        if "source" not in keys:
+            raise self._fault(f"{where} needs a source")
+        if keys.get("shards", 1) < 1:
+            raise self._fault(f"{where}.shards must be at least 1")
+        stamp = tuple(keys.pop("stamp", ()))
+        if len(stamp) not in (0, 3):
+            raise self._fault(f"{where}.stamp needs three columns: producer, partition, sequence")
+        return NamedStream(name, stamp=stamp, **keys)
+
+    def _keys(
+        self, table: dict[str, Any], known: tuple[Key, ...], where: str, also: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        by_name = {key.name: key for key in known}
+        checked = {}
+        for name, value in table.items():
+            key = by_name.get(name)
+            if key is None:
+                raise self._fault(
+                    f"unknown key {where}{name}" + _nearest(name, [*by_name, *also])
+                )
+            checked[name] = self._value(key, value, where)
+        return checked
+
+    def _value(self, key: Key, value: Any, where: str) -> Any:
+        if not _is(value, key.type):
+            raise self._fault(f"{where}{key.name} must be {_TYPE_NAMES[key.type]}, not {value!r}")
+        if key.choices and value not in key.choices:
+            allowed = " or ".join(f'"{choice}"' for choice in key.choices)
+            raise self._fault(f'{where}{key.name} must be {allowed}, not "{value}"')
+        if key.is_path and not _URI.match(value):
+            return str(self._path.parent / Path(value).expanduser())
+        return value
+
+    def _fault(self, what: str, hint: str | None = None) -> ConfigInvalid:
+        return ConfigInvalid(f"{self._path}: {what}", hint=hint, place=str(self._path))
+
+
+def _is(value: Any, wanted: type) -> bool:
+    if wanted is list:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if wanted is dict:
+        return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+    # In Python, but not in TOML, true is also a whole number.
+    return isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
+
+
+def _nearest(word: str, known: Any) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known) or 'none'}"

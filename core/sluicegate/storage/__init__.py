@@ -1,0 +1,85 @@
+"""Where durable things live: the interface, local files, and wrappers for dry runs and faults."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sluicegate.errors import UnsupportedFormat, UsageError
+from sluicegate.storage.base import (
+    DEFAULT_LIMIT,
+    Entry,
+    Kind,
+    Stat,
+    Storage,
+    split_key,
+    validate_name,
+)
+from sluicegate.storage.local import LocalStorage
+from sluicegate.storage.readonly import ReadOnlyStorage
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "Entry",
+    "Kind",
+    "LocalStorage",
+    "ReadOnlyStorage",
+    "Stat",
+    "Storage",
+    "local_root",
+    "open_storage",
+    "split_key",
+    "validate_name",
+]
+
+# At least two letters, so that a Windows drive is not taken for a scheme.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
+
+
+def local_root(uri: str) -> Path:
+    """The path that a URI or plain path names; `file:/x` is how Spark prints one."""
+    scheme = _SCHEME.match(uri)
+    if scheme is None:
+        return _path(uri, uri)
+    if scheme[1].lower() == "file":
+        return _file_path(uri)
+    if scheme[2] is None:
+        return _path(uri, uri)
+    raise UnsupportedFormat(
+        f"{scheme[1]}:// storage is not supported by this release: {uri}",
+        hint="copy it to a local or mounted directory and name that path",
+    )
+
+
+def open_storage(uri: str, *, read_only: bool = False) -> Storage:
+    """The storage at a URI; with `read_only` every write is refused by the storage itself."""
+    storage = LocalStorage(local_root(uri))
+    return ReadOnlyStorage(storage) if read_only else storage
+
+
+def _file_path(uri: str) -> Path:
+    from urllib.parse import unquote  # here, because it costs start-up time and is rarely needed
+
+    path = unquote(uri[len("file:") :])
+    if path.startswith("//"):
+        host, slash, rest = path[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise UsageError(
+                f"{uri} names the host {host!r}, but files are read on this machine",
+                hint=f"write file:///{host}{slash}{rest} if {host!r} was meant as a directory",
+            )
+        path = slash + rest
+    if not path.startswith("/"):
+        raise UsageError(f"{uri} is not absolute", hint="write file:///absolute/path")
+    return _path(path, uri)
+
+
+def _path(text: str, shown: str) -> Path:
+    if not text:
+        raise UsageError("an empty path was given", hint="name a directory or file")
+    if "\0" in text:
+        raise UsageError(f"{ascii(shown)} contains a NUL character", hint="check the path")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as e:
+        raise UsageError(f"{shown}: {e}", hint="write the directory out in full") from e

@@ -1,0 +1,121 @@
+"""The storage interface: small files under keys, durable when a call returns.
+
+A *key* is a relative path of validated names joined by `/`. Every mutating call is atomic (readers
+see all of it or nothing) and durable (fsynced with its directory) when it returns; a call that
+raises may or may not have happened, and the caller must look again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+from sluicegate.errors import InvalidName
+
+Kind = Literal["file", "directory", "other"]
+
+DEFAULT_LIMIT = 64 * 1024 * 1024
+"""Largest object `get` reads unless told otherwise; larger ones are streamed with `open`."""
+
+_NAME_BYTES = 200
+_COMPONENT_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a directory; `other` is what is neither file nor directory (links, pipes)."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Size, age and kind of one object."""
+
+    kind: Kind
+    size: int
+    modified_ns: int
+
+
+class Storage(Protocol):
+    """What everything durable in Sluicegate is written through."""
+
+    @property
+    def uri(self) -> str:
+        """Where this storage is, for messages."""
+
+    def open(self, key: str) -> BinaryIO:
+        """A readable stream of one file; it keeps its content even if the key is replaced."""
+
+    def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
+        """The whole content of a file of at most `limit` bytes."""
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Create the file; of any number of racing callers exactly one gets True.
+
+        Whatever the answer, the key durably exists afterwards.
+        """
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Create the file or put new content in its place."""
+
+    def delete(self, key: str) -> bool:
+        """Remove the file; False if there was none."""
+
+    def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
+        """The entries of a directory by name; with `temporary`, only leftovers of dead writers."""
+
+    def stat(self, key: str) -> Stat | None:
+        """What is there, or None; links are not followed."""
+
+    def sync(self, key: str) -> None:
+        """Make a file that something else wrote durable, with the directories that lead to it."""
+
+    def local_path(self, key: str = "") -> Path | None:
+        """The path on this machine, if the storage is local."""
+
+
+def validate_name(name: str, what: str = "name") -> str:
+    """`name` if it can be a stream, target, consumer or node name; else `InvalidName`.
+
+    The rule keeps a name usable as one file name, one word of a command line and one cell of a
+    table: no separators, nothing invisible, no leading dot or dash.
+    """
+    reason = _name_fault(name)
+    if reason:
+        raise InvalidName(f"{what} {_shown(name)} {reason}")
+    return name
+
+
+def split_key(key: str) -> list[str]:
+    """The components of a key; `InvalidName` for anything that could leave the storage."""
+    parts = key.split("/")
+    for part in parts:
+        if not part or part in (".", ".."):
+            raise InvalidName(f"path {_shown(key)} has an empty, '.' or '..' component")
+        if "\0" in part or any(ord(c) < 32 or ord(c) == 127 for c in part):
+            raise InvalidName(f"path {_shown(key)} has a control character")
+        if len(part.encode("utf-8", "surrogateescape")) > _COMPONENT_BYTES:
+            raise InvalidName(f"path {_shown(key)} has a component over {_COMPONENT_BYTES} bytes")
+    return parts
+
+
+def _name_fault(name: str) -> str | None:
+    if not name:
+        return "is empty"
+    if "/" in name or "\\" in name:
+        return "contains a path separator"
+    if not name.isprintable():
+        return "contains a control or invisible character"
+    if len(name.encode()) > _NAME_BYTES:
+        return f"is over {_NAME_BYTES} bytes long"
+    if name[0] in ".-" or name != name.strip():
+        return "starts with '.' or '-', or has spaces around it"
+    return None
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 80 else text[:77] + "..."
+    return ascii(short) if not short.isprintable() else repr(short)

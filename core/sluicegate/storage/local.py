@@ -1,0 +1,247 @@
+"""Storage on a local (or mounted) file system.
+
+Writing is: temporary file, fsync, link or rename, fsync of the directory. Paths are walked one
+component at a time with O_NOFOLLOW, so no link inside the root can lead out of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import BinaryIO
+
+from sluicegate.errors import Corrupt, NotFound, StorageFailed
+from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Kind, Stat, split_key
+from sluicegate.storage.calls import Calls
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Non-blocking, because opening a named pipe for reading would otherwise wait for a writer.
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+_TEMPORARY = (".sg-", ".tmp")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LocalStorage:
+    """`Storage` in one directory; the directory itself must exist (see `create`)."""
+
+    def __init__(self, root: Path, *, calls: Calls | None = None) -> None:
+        self._root = root
+        self._calls = calls or Calls()
+
+    @classmethod
+    def create(cls, root: Path, *, calls: Calls | None = None) -> LocalStorage:
+        """Make the root directory durably if it is missing, and open it."""
+        calls = calls or Calls()
+        with _translated(root):
+            missing = list(takewhile(lambda path: not path.exists(), (root, *root.parents)))
+            for path in reversed(missing):
+                with suppress(FileExistsError):
+                    calls.make_directory(str(path), None)
+                calls.sync_path(path.parent)
+        return cls(root, calls=calls)
+
+    @property
+    def uri(self) -> str:
+        return str(self._root)
+
+    def local_path(self, key: str = "") -> Path | None:
+        return self._root.joinpath(*split_key(key)) if key else self._root
+
+    def open(self, key: str) -> BinaryIO:
+        with self._parent(key) as (directory, name):
+            self._calls.about_to("read", name)
+            fd = os.open(name, _FILE, dir_fd=directory)
+            if not st.S_ISREG(os.fstat(fd).st_mode):
+                os.close(fd)
+                raise StorageFailed(f"{self._shown(key)} is not a regular file")
+            return os.fdopen(fd, "rb")
+
+    def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
+        with self.open(key) as stream, self._errors_at(key):
+            data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise Corrupt(
+                f"{self._shown(key)} is larger than the {limit} bytes allowed for it",
+                place=self._shown(key),
+            )
+        return data
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        with self._parent(key, create=True) as (directory, name):
+            created = not _exists(directory, name) and self._link(directory, name, data)
+            self._calls.sync(directory)
+            return created
+
+    def replace(self, key: str, data: bytes) -> None:
+        with self._parent(key, create=True) as (directory, name):
+            with self._temporary(directory, data, keep_mode_of=name) as temporary:
+                self._calls.rename(temporary, name, directory)
+            self._calls.sync(directory)
+
+    def delete(self, key: str) -> bool:
+        try:
+            with self._parent(key) as (directory, name):
+                self._calls.unlink(name, directory)
+                self._calls.sync(directory)
+        except NotFound:
+            return False
+        return True
+
+    def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
+        with self._directory(key) as directory:
+            self._calls.about_to("list", key)
+            with os.scandir(directory) as found:
+                entries = [
+                    Entry(item.name, _entry_kind(item))
+                    for item in found
+                    if _is_temporary(item.name) is temporary
+                ]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def stat(self, key: str) -> Stat | None:
+        try:
+            with self._parent(key) as (directory, name):
+                self._calls.about_to("stat", name)
+                found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except NotFound:
+            return None
+        return Stat(_mode_kind(found.st_mode), found.st_size, found.st_mtime_ns)
+
+    def sync(self, key: str) -> None:
+        parts = split_key(key)
+        with self.open(key) as stream, self._errors_at(key):
+            self._calls.sync(stream.fileno())
+        for depth in range(len(parts) - 1, -1, -1):
+            with self._directory("/".join(parts[:depth])) as directory:
+                self._calls.sync(directory)
+
+    def _link(self, directory: int, name: str, data: bytes) -> bool:
+        # link(2) is the one call that creates a complete file and fails if the name is taken.
+        with self._temporary(directory, data) as temporary:
+            try:
+                self._calls.link(temporary, name, directory)
+            except FileExistsError:
+                # On NFS a repeated request can be told "exists" about its own first success.
+                return os.stat(temporary, dir_fd=directory).st_nlink > 1
+            finally:
+                self._calls.unlink(temporary, directory)
+        return True
+
+    @contextmanager
+    def _temporary(
+        self, directory: int, data: bytes, keep_mode_of: str | None = None
+    ) -> Iterator[str]:
+        name = os.urandom(8).hex().join(_TEMPORARY)
+        fd = self._calls.create(name, directory)
+        try:
+            try:
+                if keep_mode_of is not None:
+                    with suppress(FileNotFoundError):
+                        kept = os.stat(keep_mode_of, dir_fd=directory, follow_symlinks=False)
+                        os.fchmod(fd, st.S_IMODE(kept.st_mode))
+                self._calls.write(fd, data)
+                self._calls.sync(fd)
+            finally:
+                os.close(fd)
+            yield name
+        except BaseException:
+            with suppress(OSError):
+                self._calls.unlink(name, directory)
+            raise
+
+    @contextmanager
+    def _parent(self, key: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        *above, name = split_key(key)
+        with self._directory("/".join(above), create=create, of=key) as directory:
+            yield directory, name
+
+    @contextmanager
+    def _directory(self, key: str, *, create: bool = False, of: str = "") -> Iterator[int]:
+        """A descriptor of the directory `key`; errors inside are told as errors of `of`."""
+        with self._errors_at(of or key):
+            directory = os.open(self._root, _DIRECTORY)
+            try:
+                for part in split_key(key) if key else ():
+                    deeper = self._enter(directory, part, create=create)
+                    os.close(directory)
+                    directory = deeper
+                yield directory
+            finally:
+                os.close(directory)
+
+    def _enter(self, directory: int, part: str, *, create: bool) -> int:
+        flags = _DIRECTORY | os.O_NOFOLLOW
+        try:
+            return os.open(part, flags, dir_fd=directory)
+        except FileNotFoundError:
+            if not create:
+                raise
+        with suppress(FileExistsError):
+            self._calls.make_directory(part, directory)
+        # Also when another process made it: it may not have got as far as its own fsync.
+        self._calls.sync(directory)
+        return os.open(part, flags, dir_fd=directory)
+
+    def _shown(self, key: str) -> str:
+        return str(self._root / key)
+
+    def _errors_at(self, key: str) -> AbstractContextManager[None]:
+        return _translated(self._root / key, inside=self._root)
+
+
+@contextmanager
+def _translated(place: Path, inside: Path | None = None) -> Iterator[None]:
+    """Turn the operating system's errors into ours, naming the place."""
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise NotFound(f"{place} does not exist", place=str(place)) from e
+    except OSError as e:
+        if e.errno in _FULL:
+            raise StorageFailed(
+                f"no space left to write {place}",
+                hint="free some space or raise the quota, then run the command again",
+                place=str(place),
+            ) from e
+        if inside and e.errno in (errno.ELOOP, errno.ENOTDIR) and _has_link(place, inside):
+            raise StorageFailed(
+                f"{place} is or passes through a symbolic link, which is not followed",
+                hint="name the link's own target instead, or replace the link by a directory",
+                place=str(place),
+            ) from e
+        reason = (e.strerror or str(e)).lower()
+        raise StorageFailed(f"{place}: {reason}", place=str(place)) from e
+
+
+def _has_link(place: Path, inside: Path) -> bool:
+    below = takewhile(lambda path: path != inside, (place, *place.parents))
+    return any(path.is_symlink() for path in below)
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
+
+
+def _entry_kind(item: os.DirEntry[str]) -> Kind:
+    if item.is_dir(follow_symlinks=False):
+        return "directory"
+    return "file" if item.is_file(follow_symlinks=False) else "other"
+
+
+def _mode_kind(mode: int) -> Kind:
+    if st.S_ISDIR(mode):
+        return "directory"
+    return "file" if st.S_ISREG(mode) else "other"

@@ -1,0 +1,51 @@
+"""Storage that refuses to change anything: what dry runs and `read_only = true` are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from sluicegate.errors import ReadOnlyViolation
+from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Stat, Storage
+
+
+class ReadOnlyStorage:
+    """`Storage` whose mutating calls raise `ReadOnlyViolation` before anything happens."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+
+    @property
+    def uri(self) -> str:
+        return self._inner.uri
+
+    def open(self, key: str) -> BinaryIO:
+        return self._inner.open(key)
+
+    def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
+        return self._inner.get(key, limit=limit)
+
+    def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
+        return self._inner.list(key, temporary=temporary)
+
+    def stat(self, key: str) -> Stat | None:
+        return self._inner.stat(key)
+
+    def local_path(self, key: str = "") -> Path | None:
+        return self._inner.local_path(key)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        raise self._refusal("create", key)
+
+    def replace(self, key: str, data: bytes) -> None:
+        raise self._refusal("replace", key)
+
+    def delete(self, key: str) -> bool:
+        raise self._refusal("delete", key)
+
+    def sync(self, key: str) -> None:
+        raise self._refusal("sync", key)
+
+    def _refusal(self, verb: str, key: str) -> ReadOnlyViolation:
+        place = f"{self.uri}/{key}"
+        return ReadOnlyViolation(f"refused to {verb} {place}: opened read-only", place=place)

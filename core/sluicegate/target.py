@@ -1,0 +1,222 @@
+"""What a word on the command line means: a named target or a path, of which kind, and why.
+
+Detection looks at a few names and at most one small file; it never decides by a file's name
+alone what only its content can tell.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from sluicegate import codec, v1
+from sluicegate.config import Config, NamedStream, NamedTarget
+from sluicegate.errors import (
+    Corrupt,
+    NotFound,
+    SluicegateError,
+    StorageFailed,
+    UnsupportedFormat,
+)
+from sluicegate.findings import Finding, Severity, has_errors, rule
+from sluicegate.storage import Storage, local_root, open_storage
+
+_SPARK_MARKS = (
+    ("metadata", "file"),
+    ("offsets", "directory"),
+    ("commits", "directory"),
+    ("sources", "directory"),
+    ("state", "directory"),
+)
+_REFERENCE_OFFSET = re.compile(r"topic-\d+-consumer-\d+\.offset")
+
+MISSING = rule(
+    "SG-TARGET-MISSING",
+    Severity.ERROR,
+    "a named target does not exist",
+    "The path that the configuration gives for this target is not there. The disk may not be "
+    "mounted, the job may not have run yet, or the path is wrong.",
+)
+NOT_STARTED = rule(
+    "SG-TARGET-NOT-STARTED",
+    Severity.NOTE,
+    "a configured stream has no chain yet",
+    "The stream is described in the configuration but has never run, so there is nothing in the "
+    "home for it.",
+)
+UNREADABLE = rule(
+    "SG-TARGET-UNREADABLE",
+    Severity.ERROR,
+    "a named target cannot be read",
+    "The operating system refuses to read the target (permission, I/O error), or its storage is "
+    "not supported by this release.",
+)
+UNRECOGNISED = rule(
+    "SG-TARGET-UNRECOGNISED",
+    Severity.ERROR,
+    "a named target is none of the known kinds",
+    "The path exists but is not a Spark checkpoint, an offset store, a gated stream or a v1 "
+    "checkpoint file. It may be the directory above or below the one that was meant.",
+)
+MISMATCH = rule(
+    "SG-TARGET-MISMATCH",
+    Severity.WARNING,
+    "a named target is not what the configuration calls it",
+    "The configuration says `checkpoint` or `offsets`, but what lies there looks like another "
+    "kind of target.",
+)
+
+
+class TargetKind(Enum):
+    """What commands can work on."""
+
+    SPARK_CHECKPOINT = "spark-checkpoint"
+    OFFSET_STORE = "offset-store"
+    STREAM = "stream"
+    V1_CHECKPOINT = "v1-checkpoint"
+
+
+_ROLES = {"checkpoint": TargetKind.SPARK_CHECKPOINT, "offsets": TargetKind.OFFSET_STORE}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something to work on; `why` says in a few words how its kind is known."""
+
+    name: str
+    uri: str
+    kind: TargetKind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A named target as it was found: the target if it could be told, and what is wrong."""
+
+    name: str
+    uri: str
+    target: Target | None
+    findings: tuple[Finding, ...]
+
+
+def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None) -> Target:
+    """The target that a name or path means; `kind` overrides the detection."""
+    named = config.targets.get(word) or config.streams.get(word)
+    if named is None and not _looks_like_path(word):
+        raise _unknown_name(word, config)
+    uri = _uri_of(named, home) if named else word
+    if kind is not None:
+        _is_directory(uri)
+        return Target(word, uri, kind, "you said so with --as")
+    return Target(word, uri, *detect(uri))
+
+
+def detect(uri: str) -> tuple[TargetKind, str]:
+    """What lies at a URI, and how that shows; `UnsupportedFormat` if it is nothing we know."""
+    if _is_directory(uri):
+        found = _detect_directory(open_storage(uri, read_only=True))
+    else:
+        # Resolved first: the operator named the file, so a link to it is meant to be followed.
+        path = local_root(uri).resolve()
+        found = _detect_file(open_storage(str(path.parent), read_only=True), path.name)
+    if found is None:
+        raise UnsupportedFormat(
+            f"{uri} is not a Spark checkpoint, an offset store, a gated stream or a v1 checkpoint",
+            hint="name the directory that holds offsets/ and commits/, or say what it is with --as",
+            place=uri,
+        )
+    return found
+
+
+def survey(config: Config, home: str) -> list[Sighting]:
+    """Every target and stream the configuration names, those that need a person first."""
+    seen = [_sight(named, home) for named in _all_named(config)]
+    return sorted(seen, key=lambda sighting: (not has_errors(sighting.findings), sighting.name))
+
+
+def _sight(named: NamedTarget | NamedStream, home: str) -> Sighting:
+    uri = _uri_of(named, home)
+    try:
+        kind, why = detect(uri)
+    except NotFound as e:
+        finding = NOT_STARTED if isinstance(named, NamedStream) else MISSING
+        return Sighting(named.name, uri, None, (finding.at(uri, e.message),))
+    except UnsupportedFormat as e:
+        return Sighting(named.name, uri, None, (UNRECOGNISED.at(uri, e.message, repair=e.hint),))
+    except SluicegateError as e:
+        return Sighting(named.name, uri, None, (UNREADABLE.at(uri, e.message, repair=e.hint),))
+    wanted = TargetKind.STREAM if isinstance(named, NamedStream) else _ROLES[named.role]
+    odd = f"configured as {wanted.value}, but it is {kind.value}: {why}"
+    findings = () if kind is wanted else (MISMATCH.at(uri, odd),)
+    return Sighting(named.name, uri, Target(named.name, uri, kind, why), findings)
+
+
+def _all_named(config: Config) -> Iterator[NamedTarget | NamedStream]:
+    yield from config.targets.values()
+    yield from config.streams.values()
+
+
+def _uri_of(named: NamedTarget | NamedStream, home: str) -> str:
+    return named.uri if isinstance(named, NamedTarget) else str(local_root(home) / named.name)
+
+
+def _looks_like_path(word: str) -> bool:
+    return "/" in word or word in (".", "..") or local_root(word).exists()
+
+
+def _unknown_name(word: str, config: Config) -> NotFound:
+    names = [named.name for named in _all_named(config)]
+    known = f"known names: {', '.join(names)}" if names else "no targets are named in sluicegate.toml"
+    return NotFound(f"there is no target or file called {word!r}; {known}")
+
+
+def _is_directory(uri: str) -> bool:
+    path = local_root(uri)
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError as e:
+        raise NotFound(f"{path} does not exist", place=uri) from e
+    except OSError as e:
+        raise StorageFailed(f"{path}: {(e.strerror or str(e)).lower()}", place=uri) from e
+
+
+def _detect_directory(storage: Storage) -> tuple[TargetKind, str] | None:
+    entries = {entry.name: entry.kind for entry in storage.list()}
+    if entries.get("chain") == "directory":
+        return TargetKind.STREAM, "it has chain/"
+    # Two of them, so that a damaged checkpoint that lost some is still recognised.
+    marks = [name for name, kind in _SPARK_MARKS if entries.get(name) == kind]
+    if len(marks) >= 2:
+        return TargetKind.SPARK_CHECKPOINT, f"it has {', '.join(marks)}"
+    for name in entries:
+        if _REFERENCE_OFFSET.fullmatch(name):
+            return TargetKind.OFFSET_STORE, f"it has {name}, the reference layout"
+        if name.endswith(".offsets") and _frame_kind(storage, name) == "offsets":
+            return TargetKind.OFFSET_STORE, f"it has {name}"
+    return None
+
+
+def _detect_file(storage: Storage, name: str) -> tuple[TargetKind, str] | None:
+    if (kind := _frame_kind(storage, name)) is not None:
+        raise UnsupportedFormat(
+            f"{storage.uri}/{name} is a single Sluicegate file of kind {kind!r}, not a target",
+            hint="name the directory it belongs to",
+        )
+    try:
+        checkpoint = v1.decode(storage.get(name), name)
+    except Corrupt:
+        return None
+    why = f"it decodes as one, at sequence {checkpoint.sequence}"
+    return TargetKind.V1_CHECKPOINT, why
+
+
+def _frame_kind(storage: Storage, name: str) -> str | None:
+    with storage.open(name) as stream:
+        head = stream.read(codec.HEADER_BYTES)
+    try:
+        return codec.read_header(head, name).kind
+    except Corrupt:
+        return None

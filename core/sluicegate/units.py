@@ -1,0 +1,36 @@
+"""How durations, sizes and times are written for people, everywhere."""
+
+from __future__ import annotations
+
+import time
+
+_STEPS = ((86400, "d"), (3600, "h"), (60, "min"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def duration(seconds: float) -> str:
+    """A span of time in its two largest units: `0.4 s`, `12 s`, `2 min 5 s`, `3 d 4 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    rest = int(seconds)
+    parts = []
+    for length, unit in (*_STEPS, (1, "s")):
+        count, rest = divmod(rest, length)
+        if count or parts:
+            parts.append((count, unit))
+    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
+
+
+def size(count: int) -> str:
+    """A number of bytes with a binary prefix: `512 B`, `1.5 MiB`."""
+    amount = float(count)
+    for unit in _SIZES[:-1]:
+        if amount < 1024:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} {_SIZES[-1]}"
+
+
+def utc(timestamp: float) -> str:
+    """A moment as ISO 8601 in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp))

@@ -1,0 +1,87 @@
+"""The v1 checkpoint file of the reference design: little-endian, without magic or checksum.
+
+     0  8  sequence       u64
+     8  8  watermark_ns   u64
+    16  8  event_count    u64
+    24  4  operators      u32, then per operator: u32 length, UTF-8 name, u32 length, state
+     …  4  sources        u32, then per source:   u32 length, UTF-8 name, u64 offset
+
+Having no checksum, a damaged file may still decode; what can be noticed is: every truncation,
+trailing bytes, names that are not UTF-8 and names that occur twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from sluicegate.errors import Corrupt
+
+_HEADER = struct.Struct("<QQQ")
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class V1Checkpoint:
+    """Sequence of the last included event, watermark, and the states and offsets by name."""
+
+    sequence: int
+    watermark_ns: int
+    event_count: int
+    operators: dict[str, bytes]
+    sources: dict[str, int]
+
+
+def decode(data: bytes, place: str) -> V1Checkpoint:
+    """The checkpoint in a v1 file, or `Corrupt` naming the byte."""
+    reader = _Reader(data, place)
+    header = reader.unpack(_HEADER, "the header")
+    operators: dict[str, bytes] = {}
+    for _ in range(reader.unpack(_U32, "the number of operators")[0]):
+        name = reader.name(operators, "operator")
+        operators[name] = reader.counted(f"the state of operator {name!r}")
+    sources: dict[str, int] = {}
+    for _ in range(reader.unpack(_U32, "the number of sources")[0]):
+        name = reader.name(sources, "source")
+        (sources[name],) = reader.unpack(_U64, f"the offset of source {name!r}")
+    if reader.position != len(data):
+        raise reader.fault(f"{len(data) - reader.position} bytes after the end of the checkpoint")
+    return V1Checkpoint(*header, operators, sources)
+
+
+class _Reader:
+    def __init__(self, data: bytes, place: str) -> None:
+        self.position = 0
+        self._data = data
+        self._place = place
+
+    def unpack(self, layout: struct.Struct, what: str) -> tuple[int, ...]:
+        return layout.unpack(self._take(layout.size, what))
+
+    def counted(self, what: str) -> bytes:
+        (length,) = self.unpack(_U32, f"the length of {what}")
+        return self._take(length, what)
+
+    def name(self, taken: dict[str, bytes] | dict[str, int], what: str) -> str:
+        start = self.position
+        raw = self.counted(f"the name of {what} {len(taken) + 1}")
+        try:
+            name = raw.decode()
+        except UnicodeDecodeError as e:
+            raise self.fault(f"the name of {what} {len(taken) + 1} is not UTF-8", start) from e
+        if name in taken:
+            raise self.fault(f"{what} {name!r} occurs twice", start)
+        return name
+
+    def fault(self, what: str, position: int | None = None) -> Corrupt:
+        at = self.position if position is None else position
+        return Corrupt(f"{self._place}, byte {at}: {what}", place=self._place)
+
+    def _take(self, count: int, what: str) -> bytes:
+        end = self.position + count
+        if end > len(self._data):
+            raise self.fault(f"the file ends at byte {len(self._data)}, inside {what}")
+        taken = self._data[self.position : end]
+        self.position = end
+        return taken
