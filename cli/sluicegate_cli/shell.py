@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import PurePath
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -49,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
         return _report(sink, e)
     except KeyboardInterrupt:
         return _report(sink, Interrupted("interrupted"))
-    except Exception as e:
+    except Exception as e:  # noqa: BLE001 - the last resort: no traceback at three in the morning
         return _report(sink, SluicegateError(f"unexpected {type(e).__name__}: {e}"))
     return code
 
@@ -103,7 +102,7 @@ class _Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         *own, help_option = super().get_params(ctx)
-        help_option.help = _HELP
+        cast("TyperOption", help_option).help = _HELP
         changing = _change_options() if _changes(self.module) else []
         return [*own, *changing, *_common_options(), help_option]
 
@@ -143,7 +142,7 @@ class _LazyGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         *own, help_option = super().get_params(ctx)
-        help_option.help = _HELP
+        cast("TyperOption", help_option).help = _HELP
         return [*own, help_option]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -152,13 +151,13 @@ class _LazyGroup(TyperGroup):
             raise typer.Exit(UsageError.exit_code)
         return super().parse_args(ctx, args)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
             return None
         path = self._prefix + cmd_name
         return _LazyGroup(path) if table.is_group(path) else load_command(path)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(table.below(self._prefix).items()))
         if not self._prefix:
@@ -170,7 +169,7 @@ def load_command(path: str) -> TyperCommand:
     """The command that a path of words names, imported now."""
     module = load_module(path)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(path.split()[-1], cls=_Command, context_settings=dict(_SETTINGS))(module.run)
+    app.command(path.rpartition(" ")[2], cls=_Command, context_settings=dict(_SETTINGS))(module.run)
     command = typer.main.get_command(app)
     assert isinstance(command, _Command)
     command.path, command.module = path, module

@@ -16,6 +16,7 @@ a version is believed only when the header is intact.
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Mapping
@@ -139,10 +140,11 @@ def _unpack(body: bytes, place: str) -> Value:
             raise _corrupt(place, HEADER_BYTES + walker.tell(), "holds more than one value")
         value = msgpack.unpackb(body, raw=False, strict_map_key=False)
         canonical = msgpack.packb(_canonical(value, 0), use_bin_type=True)
-    except (ValueError, msgpack.UnpackException, NotEncodable) as e:
+    except (ValueError, TypeError, msgpack.UnpackException, NotEncodable) as e:
         raise _corrupt(place, HEADER_BYTES, f"body is not valid: {e or type(e).__name__}") from e
     if canonical != body:
-        where = next(i for i, (a, b) in enumerate(zip(canonical + b"\0", body)) if a != b)
+        pairs = enumerate(zip(canonical, body, strict=False))
+        where = next((i for i, (a, b) in pairs if a != b), len(canonical))
         raise _corrupt(place, HEADER_BYTES + where, "body is not in canonical form")
     return value
 
@@ -159,7 +161,7 @@ def _canonical(value: Value, depth: int) -> Value:
                 raise NotEncodable("an integer needs more than 64 bits")
             return value
         case float():
-            if value != value:
+            if math.isnan(value):
                 raise NotEncodable("NaN has no canonical form")
             return value
         case Mapping():

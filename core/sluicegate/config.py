@@ -218,9 +218,7 @@ class _Checker:
         for name, value in table.items():
             key = by_name.get(name)
             if key is None:
-                raise self._fault(
-                    f"unknown key {where}{name}" + _nearest(name, [*by_name, *also])
-                )
+                raise self._fault(f"unknown key {where}{name}" + _nearest(name, [*by_name, *also]))
             checked[name] = self._value(key, value, where)
         return checked
 
@@ -231,7 +229,7 @@ class _Checker:
             allowed = " or ".join(f'"{choice}"' for choice in key.choices)
             raise self._fault(f'{where}{key.name} must be {allowed}, not "{value}"')
         if key.is_path and not _URI.match(value):
-            return str(self._path.parent / Path(value).expanduser())
+            return str(self._path.absolute().parent / Path(value).expanduser())
         return value
 
     def _fault(self, what: str, hint: str | None = None) -> ConfigInvalid:

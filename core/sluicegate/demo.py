@@ -7,6 +7,7 @@ acknowledged step must be in the file, once, and no reader may ever have seen ha
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sluicegate import codec
-from sluicegate.errors import Corrupt
+from sluicegate.errors import Corrupt, SluicegateError
 from sluicegate.locks import FileLock
 from sluicegate.storage import LocalStorage
 
@@ -66,15 +67,17 @@ def run(kills: int, on_kill: Callable[[int], None] = lambda _: None, seed: int =
         root = Path(scratch)
         LocalStorage(root).replace(_FILE, codec.encode(_FORMAT, {}))
         writers = [_start(root, f"writer-{n}", life=0) for n in range(_WRITERS)]
-        for life in range(1, kills + 1):
-            _read_until(root, time.monotonic() + chance.uniform(*_LIFETIME), outcome)
-            victim = chance.randrange(_WRITERS)
-            _kill(writers[victim])
-            outcome.kills += 1
-            on_kill(life)
-            writers[victim] = _start(root, f"writer-{victim}", life, writers[victim].steps)
-        for writer in writers:
-            _kill(writer)
+        try:
+            for life in range(1, kills + 1):
+                _read_until(root, time.monotonic() + chance.uniform(*_LIFETIME), outcome)
+                victim = chance.randrange(_WRITERS)
+                _kill(writers[victim])
+                outcome.kills += 1
+                on_kill(life)
+                writers[victim] = _start(root, f"writer-{victim}", life, writers[victim].steps)
+        finally:
+            for writer in writers:
+                _kill(writer)
         _judge(root, writers, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
@@ -124,7 +127,9 @@ def _load(storage: LocalStorage) -> dict[str, int]:
 
 def _write_for_ever(root: Path, name: str) -> None:
     storage, lock = LocalStorage(root), FileLock(root / "counts.lock")
-    while True:
+    parent = os.getppid()
+    # The demonstration may be interrupted at any moment; its writers must not outlive it.
+    while os.getppid() == parent:
         with lock.hold(timeout=60):
             counts = _load(storage)
             step = counts[name] = counts.get(name, 0) + 1
@@ -133,4 +138,8 @@ def _write_for_ever(root: Path, name: str) -> None:
 
 
 if __name__ == "__main__":
-    _write_for_ever(Path(sys.argv[1]), sys.argv[2])
+    try:
+        _write_for_ever(Path(sys.argv[1]), sys.argv[2])
+    except SluicegateError:
+        if Path(sys.argv[1]).exists():
+            raise

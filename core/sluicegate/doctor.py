@@ -6,7 +6,6 @@ directory beside the home that is removed again.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -168,7 +167,9 @@ def _storage(scratch: Path, place: Path) -> Check:
         took = time.perf_counter() - started
     except SluicegateError as e:
         return Check("file system", "unsafe", UNWRITABLE.at(str(place), e.message))
-    return Check("file system", f"create, link, rename and fsync work; {took * 1000:.1f} ms a write")
+    return Check(
+        "file system", f"create, link, rename and fsync work; {took * 1000:.1f} ms a write"
+    )
 
 
 def _locks(scratch: Path, place: Path) -> Check:

@@ -14,7 +14,9 @@ from sluicegate.errors import SparkFailed
 OLDEST = 17
 """Spark 4 runs on Java 17 and later."""
 
-_PACKAGES = f"Debian, Ubuntu: openjdk-{OLDEST}-jre-headless · Fedora: java-{OLDEST}-openjdk-headless"
+_PACKAGES = (
+    f"Debian, Ubuntu: openjdk-{OLDEST}-jre-headless · Fedora: java-{OLDEST}-openjdk-headless"
+)
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _PATIENCE = 30
 

@@ -22,6 +22,7 @@ from enum import Enum
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from typing import ClassVar
 
 from sluicegate import units
 from sluicegate.errors import Locked, StorageFailed
@@ -165,7 +166,7 @@ class FileLock:
     def _is_current(self, fd: int) -> bool:
         # Somebody may have removed the file by hand: a lock on what was there is worth nothing.
         try:
-            return os.path.samestat(os.fstat(fd), os.stat(self.path))
+            return os.path.samestat(os.fstat(fd), self.path.stat())
         except FileNotFoundError:
             return False
 
@@ -211,7 +212,7 @@ def find_locks(root: Path) -> list[FileLock]:
 class _Held:
     """A locked descriptor, closed once, and closed in every forked child."""
 
-    living: weakref.WeakSet[_Held] = weakref.WeakSet()
+    living: ClassVar[weakref.WeakSet[_Held]] = weakref.WeakSet()
 
     def __init__(self, fd: int) -> None:
         self.fd: int | None = fd
@@ -241,14 +242,12 @@ def _refused(path: Path, error: OSError) -> StorageFailed:
 def _parse_note(data: bytes) -> list[Holder]:
     """The holder a note tells of; none if it is half-written or not ours."""
     try:
-        fields = json.loads(data)
-        holder = Holder(**fields)
+        holder = Holder(**json.loads(data))
     except (ValueError, TypeError):
         return []
-    wanted = Holder.__annotations__
-    right = {"str": str, "int": int, "float": (int, float)}
-    well_typed = all(isinstance(fields[name], right[wanted[name]]) for name in wanted)
-    return [holder] if well_typed else []
+    numbers = isinstance(holder.pid, int) and isinstance(holder.since, int | float)
+    texts = (holder.user, holder.host, holder.started, holder.command, holder.mode)
+    return [holder] if numbers and all(isinstance(text, str) for text in texts) else []
 
 
 def _myself(mode: LockMode) -> Holder:
@@ -276,7 +275,7 @@ def _command() -> str:
     """The program and the words before its first option; options may carry secrets."""
     program, *arguments = sys.argv or ["python"]
     words = takewhile(lambda word: not word.startswith("-"), arguments[:4])
-    return " ".join([os.path.basename(program) or "python", *words])
+    return " ".join([Path(program).name or "python", *words])
 
 
 @cache
@@ -302,7 +301,6 @@ def _process_start(pid: int) -> str:
 def _process_start_from_ps(pid: int) -> str:
     import subprocess
 
-    answer = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
+    command = ["ps", "-o", "lstart=", "-p", str(pid)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.stdout.strip()

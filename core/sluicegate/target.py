@@ -140,6 +140,10 @@ def survey(config: Config, home: str) -> list[Sighting]:
 def _sight(named: NamedTarget | NamedStream, home: str) -> Sighting:
     uri = _uri_of(named, home)
     try:
+        local_root(uri)
+    except SluicegateError as e:
+        return Sighting(named.name, uri, None, (UNREADABLE.at(uri, e.message, repair=e.hint),))
+    try:
         kind, why = detect(uri)
     except NotFound as e:
         finding = NOT_STARTED if isinstance(named, NamedStream) else MISSING
@@ -169,7 +173,9 @@ def _looks_like_path(word: str) -> bool:
 
 def _unknown_name(word: str, config: Config) -> NotFound:
     names = [named.name for named in _all_named(config)]
-    known = f"known names: {', '.join(names)}" if names else "no targets are named in sluicegate.toml"
+    known = (
+        f"known names: {', '.join(names)}" if names else "no targets are named in sluicegate.toml"
+    )
     return NotFound(f"there is no target or file called {word!r}; {known}")
 
 

@@ -13,7 +13,7 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.1f} s"
     rest = int(seconds)
-    parts = []
+    parts: list[tuple[int, str]] = []
     for length, unit in (*_STEPS, (1, "s")):
         count, rest = divmod(rest, length)
         if count or parts:

@@ -36,7 +36,7 @@ class V1Checkpoint:
 def decode(data: bytes, place: str) -> V1Checkpoint:
     """The checkpoint in a v1 file, or `Corrupt` naming the byte."""
     reader = _Reader(data, place)
-    header = reader.unpack(_HEADER, "the header")
+    sequence, watermark_ns, event_count = reader.unpack(_HEADER, "the header")
     operators: dict[str, bytes] = {}
     for _ in range(reader.unpack(_U32, "the number of operators")[0]):
         name = reader.name(operators, "operator")
@@ -47,7 +47,7 @@ def decode(data: bytes, place: str) -> V1Checkpoint:
         (sources[name],) = reader.unpack(_U64, f"the offset of source {name!r}")
     if reader.position != len(data):
         raise reader.fault(f"{len(data) - reader.position} bytes after the end of the checkpoint")
-    return V1Checkpoint(*header, operators, sources)
+    return V1Checkpoint(sequence, watermark_ns, event_count, operators, sources)
 
 
 class _Reader:

@@ -51,9 +51,7 @@ def _one(target: Target) -> View:
 
 
 def _all(seen: list[Sighting]) -> View:
-    rows = [
-        (s.name, _state(s), s.target.kind.value if s.target else None, s.uri) for s in seen
-    ]
+    rows = [(s.name, _state(s), s.target.kind.value if s.target else None, s.uri) for s in seen]
     nothing = "No targets are named. Name them in sluicegate.toml, or give a path."
     return View(
         schema="sluicegate.status",

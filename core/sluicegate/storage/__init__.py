@@ -78,7 +78,7 @@ def _path(text: str, shown: str) -> Path:
     if not text:
         raise UsageError("an empty path was given", hint="name a directory or file")
     if "\0" in text:
-        raise UsageError(f"{ascii(shown)} contains a NUL character", hint="check the path")
+        raise UsageError(f"{shown!a} contains a NUL character", hint="check the path")
     try:
         return Path(text).expanduser()
     except RuntimeError as e:

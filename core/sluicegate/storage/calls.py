@@ -1,4 +1,4 @@
-"""The system calls `LocalStorage` makes, one method each, so that faults can be put between them."""
+"""The system calls `LocalStorage` makes, one method each, so that faults can come between them."""
 
 from __future__ import annotations
 

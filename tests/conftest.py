@@ -1,0 +1,40 @@
+"""Fixtures for everything: the real `sluicegate` command, in a clean environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("default", deadline=None)
+settings.load_profile("default")
+
+Sg = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def sg(tmp_path: Path) -> Sg:
+    """Runs `sluicegate ARGS…` as a process, by default in `tmp_path`, without a terminal."""
+    script = Path(sys.executable).with_name("sluicegate")
+
+    def run(
+        *arguments: str, cwd: Path = tmp_path, input: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("SG_") and k != "NO_COLOR"}
+        return subprocess.run(
+            [script, *arguments],
+            cwd=cwd,
+            env=kept | variables,
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run

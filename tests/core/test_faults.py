@@ -1,0 +1,196 @@
+"""The fault layer must itself be trusted, so it is tested against storage that is wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from sluicegate.errors import StorageFailed
+from sluicegate.storage import LocalStorage
+from sluicegate.storage.calls import Calls
+from sluicegate.storage.faults import Aftermath, Disk, Killed, Process, cut_points
+
+OLD, NEW = b"the old content", b"the new content, which is longer"
+
+
+def _put_old(storage: LocalStorage) -> None:
+    storage.replace("d/a", OLD)
+
+
+def test_replace_is_before_or_after_at_every_cut(tmp_path: Path) -> None:
+    seen = set()
+    for cut in cut_points(tmp_path, _put_old, lambda storage: storage.replace("d/a", NEW)):
+        content = LocalStorage(cut.root).get("d/a")
+        assert content in (OLD, NEW), cut
+        if cut.acknowledged:
+            assert content == NEW, cut
+        seen.add((cut.aftermath, content))
+    assert len(seen) >= 5, "both outcomes must occur"
+
+
+def test_create_is_all_or_nothing_at_every_cut(tmp_path: Path) -> None:
+    for cut in cut_points(
+        tmp_path, lambda _: None, lambda storage: storage.put_if_absent("new/er/a", NEW)
+    ):
+        storage = LocalStorage(cut.root)
+        there = storage.stat("new/er/a") is not None
+        assert there or not cut.acknowledged, cut
+        assert not there or storage.get("new/er/a") == NEW, cut
+
+
+def test_delete_is_before_or_after_at_every_cut(tmp_path: Path) -> None:
+    for cut in cut_points(tmp_path, _put_old, lambda storage: storage.delete("d/a")):
+        storage = LocalStorage(cut.root)
+        there = storage.stat("d/a") is not None
+        assert not (there and cut.acknowledged), cut
+        assert not there or storage.get("d/a") == OLD, cut
+
+
+def test_what_existed_already_is_durable_once_that_is_said(tmp_path: Path) -> None:
+    """The loser of a race may rely on the winner's file, even if the winner dies now."""
+
+    def kill(_at: int, call: str) -> None:
+        if call == "fsync directory":
+            raise Killed
+
+    disk = Disk(tmp_path)
+    with pytest.raises(Killed):
+        LocalStorage(tmp_path, calls=disk.process(kill)).put_if_absent("a", NEW)
+    assert not LocalStorage(tmp_path, calls=disk.process()).put_if_absent("a", OLD)
+    disk.crash(Aftermath.POWER_LOSS)
+    assert LocalStorage(tmp_path).get("a") == NEW
+
+
+def test_sync_makes_foreign_files_durable(tmp_path: Path) -> None:
+    def act(storage: LocalStorage) -> None:
+        path = storage.local_path("d/e/spark-wrote-this")
+        assert path is not None
+        path.parent.mkdir(parents=True)
+        path.write_bytes(NEW)
+        storage.sync("d/e/spark-wrote-this")
+
+    for cut in cut_points(tmp_path, lambda _: None, act, (Aftermath.POWER_LOSS,)):
+        storage = LocalStorage(cut.root)
+        if cut.acknowledged:
+            assert storage.get("d/e/spark-wrote-this") == NEW
+
+
+class _Forgetful(Process):
+    """Storage with a defect: some fsyncs are left out."""
+
+    leave_out = ""
+
+    def sync(self, fd: int) -> None:
+        is_directory = os.path.isdir(f"/proc/self/fd/{fd}")
+        if self.leave_out != ("directory" if is_directory else "file"):
+            super().sync(fd)
+
+
+@pytest.mark.parametrize("leave_out", ["file", "directory"])
+def test_a_forgotten_fsync_is_noticed(tmp_path: Path, leave_out: str) -> None:
+    LocalStorage(tmp_path).replace("a", OLD)
+    disk = Disk(tmp_path)
+    process = _Forgetful(disk, None)
+    process.leave_out = leave_out
+    LocalStorage(tmp_path, calls=process).replace("a", NEW)
+    assert (tmp_path / "a").read_bytes() == NEW
+    disk.crash(Aftermath.POWER_LOSS)
+    assert (tmp_path / "a").read_bytes() == (b"" if leave_out == "file" else OLD)
+
+
+def test_writing_in_place_is_torn(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(OLD)
+    outcomes = set()
+    for seed in range(40):
+        (tmp_path / "a").write_bytes(OLD)
+        disk = Disk(tmp_path)
+        (tmp_path / "a").write_bytes(NEW)
+        disk.crash(Aftermath.TORN, seed)
+        outcomes.add((tmp_path / "a").read_bytes())
+    assert outcomes - {OLD, NEW, b""}, "a naive writer must be caught"
+
+
+def test_the_dead_do_not_clean_up(tmp_path: Path) -> None:
+    """A kill skips `finally`; the temporary file must stay behind."""
+    left = {
+        len(LocalStorage(cut.root).list(temporary=True))
+        for cut in cut_points(
+            tmp_path, lambda _: None, lambda s: s.replace("a", NEW), (Aftermath.KILL,)
+        )
+    }
+    assert left == {0, 1}
+
+
+def test_killed_cannot_be_swallowed(tmp_path: Path) -> None:
+    def kill(_number: int, _call: str) -> None:
+        raise Killed
+
+    storage = LocalStorage(tmp_path, calls=Disk(tmp_path).process(kill))
+    with pytest.raises(Killed):
+        try:
+            storage.replace("a", NEW)
+        except Exception:  # noqa: BLE001
+            pytest.fail("an ordinary handler survived the kill")
+    with pytest.raises(Killed):
+        storage.get("a")
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_failing_calls_are_reported_and_leave_the_old_content(tmp_path: Path, number: int) -> None:
+    LocalStorage(tmp_path).replace("a", OLD)
+
+    def fail(at: int, _call: str) -> None:
+        if at == number:
+            raise OSError(errno.EIO, "Input/output error")
+
+    process = Disk(tmp_path).process(fail)
+    with pytest.raises(StorageFailed, match="input/output error"):
+        LocalStorage(tmp_path, calls=process).replace("a", NEW)
+    assert "rename" not in process.made[number - 1]
+    assert LocalStorage(tmp_path).get("a") == OLD
+    assert LocalStorage(tmp_path).list(temporary=True) == []
+
+
+def test_a_failed_fsync_of_the_directory_is_not_an_acknowledgement(tmp_path: Path) -> None:
+    def fail(_at: int, call: str) -> None:
+        if call == "fsync directory":
+            raise OSError(errno.EIO, "Input/output error")
+
+    storage = LocalStorage(tmp_path, calls=Disk(tmp_path).process(fail))
+    with pytest.raises(StorageFailed):
+        storage.replace("a", NEW)
+
+
+def test_a_second_actor_can_act_between_two_calls(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    other = LocalStorage(tmp_path, calls=disk.process())
+
+    def intervene(_at: int, call: str) -> None:
+        if call == "link a":
+            other.put_if_absent("a", b"the other was faster")
+
+    mine = LocalStorage(tmp_path, calls=disk.process(intervene))
+    assert not mine.put_if_absent("a", b"mine")
+    disk.crash(Aftermath.POWER_LOSS)
+    assert LocalStorage(tmp_path).get("a") == b"the other was faster"
+
+
+def test_the_calls_of_a_replace_are_the_least_that_is_safe(tmp_path: Path) -> None:
+    LocalStorage(tmp_path).replace("a", OLD)
+    process = Disk(tmp_path).process()
+    LocalStorage(tmp_path, calls=process).replace("a", NEW)
+    assert process.made == [
+        "create temporary",
+        "write first half",
+        "write second half",
+        "fsync file",
+        "rename a",
+        "fsync directory",
+    ]
+
+
+def test_real_calls_are_the_default(tmp_path: Path) -> None:
+    assert type(LocalStorage(tmp_path)._calls) is Calls
