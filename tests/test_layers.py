@@ -23,6 +23,7 @@ LAYERS = [
     ("java",),
     ("home", "config"),
     ("target", "init"),
+    ("spark",),
     ("doctor", "demo"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
