@@ -9,9 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluicegate.config import Config, load_config
+from sluicegate.config import DEFAULT_HOME, Config, load_config
 from sluicegate.errors import ChangeForbidden, NotConfirmed
-from sluicegate.home import DEFAULT
 from sluicegate.plan import Plan
 from sluicegate_cli.output import Mode, Sink, Table, View
 
@@ -55,7 +54,7 @@ class Session:
     def home(self) -> str:
         """The home: by option, environment, configuration, or the default, in this order."""
         named = self.home_option or os.environ.get(HOME_VARIABLE)
-        return named or self.config.home or DEFAULT
+        return named or self.config.home or DEFAULT_HOME
 
     def change(self, plan: Plan, apply: Callable[[], object]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""

@@ -16,6 +16,7 @@ from sluicegate.errors import ConfigInvalid, InvalidName, NotFound
 from sluicegate.storage import LocalStorage, validate_name
 
 FILE_NAME = "sluicegate.toml"
+DEFAULT_HOME = ".sluicegate"
 _MAX_BYTES = 1024 * 1024
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -33,7 +34,7 @@ class Key:
 
 
 GENERAL = (
-    Key("home", str, '".sluicegate"', "directory that holds gated streams", is_path=True),
+    Key("home", str, f'"{DEFAULT_HOME}"', "directory that holds gated streams", is_path=True),
     Key("default_stream", str, '"clicks"', "stream that commands work on when none is named"),
     Key("read_only", bool, "false", "refuse every command that would change something"),
     Key("require_reason", bool, "false", "demand --reason for every change"),

@@ -15,7 +15,6 @@ from sluicegate.findings import Finding, Severity, rule
 from sluicegate.storage import Storage, local_root, open_storage
 
 MARKER = "sluicegate.home"
-DEFAULT = ".sluicegate"
 FORMAT = codec.Format("home", version=1, max_body=4096)
 
 DAMAGED = rule(

@@ -1,0 +1,55 @@
+"""Run the benchmarks (all, or those named) and print a table; `build/bench.json` gets the rows."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from harness import Row
+
+HERE = Path(__file__).parent
+RESULT = HERE.parent / "build" / "bench.json"
+NOT_BENCHMARKS = ("__main__", "harness")
+
+
+def main(names: list[str]) -> int:
+    known = sorted(p.stem for p in HERE.glob("*.py") if p.stem not in NOT_BENCHMARKS)
+    if unknown := sorted(set(names) - set(known)):
+        print(f"no benchmark {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
+        return 2
+    rows = []
+    print(_line("name", "ours", "peer", "ratio", "bar", "ok"))
+    for row in _measure(names or known):
+        rows.append(asdict(row))
+        ours, peer = _time(row.ours), _time(row.peer)
+        ok = "ok" if row.ok else "MISSED"
+        print(_line(row.name, ours, peer, f"{row.ratio:.2f}", row.bar, ok), flush=True)
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(rows, indent=2) + "\n")
+    # A slow machine must not fail a build; the table says what was missed.
+    return 0
+
+
+def _measure(names: list[str]) -> Iterator[Row]:
+    for name in names:
+        yield from importlib.import_module(name).rows()
+
+
+def _line(*cells: str) -> str:
+    name, ours, peer, ratio, bar, ok = cells
+    return f"{name:<48} {ours:>10} {peer:>10} {ratio:>8} {bar:>7}  {ok}"
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= length:
+            return f"{seconds / length:.2f} {unit}"
+    return f"{seconds / 1e-6:.1f} µs"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
