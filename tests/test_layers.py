@@ -22,6 +22,7 @@ LAYERS = [
     ("plan",),
     ("java",),
     ("home", "config"),
+    ("positions",),
     ("target", "init"),
     ("spark",),
     ("doctor", "demo"),
