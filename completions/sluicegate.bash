@@ -1,0 +1,122 @@
+# Made by docs/generate; do not edit.
+
+_sluicegate() {
+    local given=${COMP_WORDS[COMP_CWORD]} words=() word glue='' current lead=''
+    local path='' position=0 slot='' literal='' group options kind choices
+    COMPREPLY=()
+    # Bash breaks words at = and :, the command does not.
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+        if [[ ${#words[@]} -gt 0 && ($glue || $word == [=:]*) ]]; then
+            words[${#words[@]}-1]+=$word
+        else
+            words+=("$word")
+        fi
+        [[ $word == *[=:] ]] && glue=1 || glue=''
+    done
+    [[ $given == [=:]* ]] && given=''
+    current=${words[${#words[@]}-1]}
+
+    for word in "${words[@]:0:${#words[@]}-1}"; do
+        if [[ $slot ]]; then
+            slot=''
+        elif [[ $word == -- && ! $literal ]]; then
+            literal=1
+        elif [[ $word == -?* && ! $literal ]]; then
+            _sluicegate_at "$path" "$word"
+            slot=${kind:+$word}
+        else
+            _sluicegate_at "$path" 0
+            if [[ $group ]]; then
+                path="${path:+$path }$word" position=0 literal=''
+            else
+                position=$((position + 1))
+            fi
+        fi
+    done
+
+    if [[ $slot ]]; then
+        _sluicegate_at "$path" "$slot"
+    elif [[ $current == --*=* && ! $literal ]]; then
+        lead=${current%%=*}=
+        _sluicegate_at "$path" "${current%%=*}"
+    else
+        _sluicegate_at "$path" "$position"
+        if [[ ! $literal && ($current == -* || ! $kind) ]]; then
+            kind=words choices=("${options[@]}")
+        fi
+    fi
+    case $kind in
+    files) compopt -o default 2>/dev/null ;;
+    directories) compopt -o dirnames 2>/dev/null ;;
+    words)
+        for word in "${choices[@]}"; do
+            word=$lead$word
+            [[ $word == "$current"* ]] && COMPREPLY+=("${word#"${current%"$given"}"}")
+        done
+        ;;
+    esac
+}
+
+_sluicegate_at() {
+    group='' options=() kind='' choices=()
+    case $1 in
+    '')
+        group=1 options=(--home --config --json --no-color --version -h --help)
+        case $2 in
+        0) kind=words choices=(init demo status locks doctor) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    init)
+        options=(-n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        case $2 in
+        --reason) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    demo)
+        options=(--kills --home --config --json --no-color -h --help)
+        case $2 in
+        --kills) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    status)
+        options=(--as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    locks)
+        group=1 options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=words choices=(list) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'locks list')
+        options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=directories ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    doctor)
+        options=(--home --config --json --no-color -h --help)
+        case $2 in
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    esac
+}
+
+complete -F _sluicegate sluicegate sg

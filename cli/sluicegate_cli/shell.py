@@ -146,7 +146,7 @@ class _LazyGroup(TyperGroup):
         return [*own, help_option]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(UsageError.exit_code)
         return super().parse_args(ctx, args)

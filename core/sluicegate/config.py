@@ -40,13 +40,25 @@ GENERAL = (
     Key("require_reason", bool, "false", "demand --reason for every change"),
 )
 TARGET = (
-    Key("checkpoint", str, '"/data/orders/checkpoint"', "a Spark checkpoint", is_path=True),
-    Key("offsets", str, '"/data/orders/offsets"', "a lock-file offset store", is_path=True),
+    Key(
+        "checkpoint",
+        str,
+        '"/data/orders/checkpoint"',
+        "a Spark checkpoint; this key or `offsets`",
+        is_path=True,
+    ),
+    Key(
+        "offsets",
+        str,
+        '"/data/orders/offsets"',
+        "a lock-file offset store; this key or `checkpoint`",
+        is_path=True,
+    ),
     Key("sink", str, '"/data/orders/out"', "directory its file sink writes to", is_path=True),
     Key("app", str, '"jobs/orders.py"', "application that `submit` starts", is_path=True),
 )
 STREAM = (
-    Key("source", str, '"/data/clicks/log"', "embedded log, or kafka://host:port/topic"),
+    Key("source", str, '"/data/clicks/log"', "required: embedded log, or kafka://host:port/topic"),
     Key("stamp", list, '["producer", "partition", "seq"]', "columns of the stamp; none: position"),
     Key("key", str, '"user"', "column that decides the shard"),
     Key("shards", int, "64", "number of shards, fixed for the life of the stream"),

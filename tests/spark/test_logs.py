@@ -26,11 +26,11 @@ from sluicegate.storage import LocalStorage
 from tests.spark.fuzz import feed
 
 CONF = '"conf":{"spark.sql.shuffle.partitions":"2"}'
-V1 = 'v1\n{"batchWatermarkMs":7,"batchTimestampMs":8,%s}\n{"orders":{"0":5,"1":6}}\n-' % CONF
+V1 = 'v1\n{"batchWatermarkMs":7,"batchTimestampMs":8,' + CONF + '}\n{"orders":{"0":5,"1":6}}\n-'
 V2 = (
-    'v2\n{"batchWatermarkMs":0,"batchTimestampMs":1,%s,"sourceMetadataInfo":{}}\n'
+    'v2\n{"batchWatermarkMs":0,"batchTimestampMs":1,' + CONF + ',"sourceMetadataInfo":{}}\n'
     'source_1:{"logOffset":3}\nsource_0:12'
-) % CONF
+)
 COMMIT_V2 = 'v2\n{"nextBatchWatermarkMs":5,"stateUniqueIds":{"0":[["a","b"],["c","d"]]}}'
 COMMIT_V3 = 'v3\n{"nextBatchWatermarkMs":0,"sinkMetadataMap":{"x":{}}}'
 SOURCE_LOG = (

@@ -24,7 +24,9 @@ _ABOUT = (
 
 def run(
     ctx: typer.Context,
-    kills: Annotated[int, typer.Option(min=1, max=10000, help="how often to kill a writer")] = 10,
+    kills: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10000, help="how often to kill a writer")
+    ] = 10,
 ) -> int:
     """Show on this machine that killing writers loses nothing that was acknowledged.
 

@@ -1,0 +1,48 @@
+"""Is a checkpoint sound? Everything SPARK.md's damage table and traps know, as findings.
+
+A running job is not damage: what is found wrong is looked at a second time, and only what is
+still wrong then is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sluicegate.findings import Finding, Severity, worst_first
+from sluicegate.spark import rules
+from sluicegate.spark.checkpoint import Look, look_at
+from sluicegate.spark.verify.logs import check_commits, check_metadata, check_offsets
+from sluicegate.spark.verify.sink import check_sink
+from sluicegate.spark.verify.sources import check_sources
+from sluicegate.storage import Storage
+
+
+def verify(
+    storage: Storage, sink: Storage | None = None, *, read_data: bool = False
+) -> list[Finding]:
+    """All that is wrong with a checkpoint (and its file sink), worst first."""
+    found = list(_examine(storage, sink, read_data=read_data))
+    if any(finding.severity is Severity.ERROR for finding in found):
+        again = {(f.code, f.place) for f in _examine(storage, sink, read_data=read_data)}
+        found = [f for f in found if (f.code, f.place) in again]
+    return worst_first(found)
+
+
+def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iterator[Finding]:
+    look = look_at(storage)
+    yield from check_metadata(look)
+    yield from check_offsets(look)
+    yield from check_commits(look)
+    yield from check_sources(look, read_data=read_data)
+    yield from _check_temporary(look)
+    if sink is not None:
+        yield from check_sink(look, sink)
+
+
+def _check_temporary(look: Look) -> Iterator[Finding]:
+    logs = {"offsets": look.offsets, "commits": look.commits}
+    logs |= {f"sources/{name}": listing for name, listing in look.sources.items()}
+    for directory, listing in logs.items():
+        if listing.temporary:
+            detail = f"{len(listing.temporary)} files, such as {listing.temporary[0]}"
+            yield rules.TEMPORARY_FILES.at(f"{look.storage.uri}/{directory}", detail)

@@ -1,0 +1,1 @@
+"""Makes completions, man pages and reference pages from the command tree."""
