@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 LAYERS = [
     ("errors", "units"),
+    ("moments",),
     ("storage",),
     ("locks", "codec", "v1"),
     ("findings",),
@@ -25,7 +26,7 @@ LAYERS = [
     ("positions",),
     ("target", "init"),
     ("spark",),
-    ("doctor", "demo"),
+    ("status", "doctor", "demo"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_HOME = {"msgpack": {"codec"}, "portalocker": {"locks"}, "tomli": {"config"}}

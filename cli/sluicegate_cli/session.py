@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
-from sluicegate.errors import ChangeForbidden, NotConfirmed
+from sluicegate.errors import ChangeForbidden, NotConfirmed, UnsupportedFormat
 from sluicegate.plan import Plan
+from sluicegate.storage import Storage, open_storage
+from sluicegate.target import Target, TargetKind, only_target, resolve
 from sluicegate_cli.output import Mode, Sink, Table, View
 
 if TYPE_CHECKING:
@@ -55,6 +57,30 @@ class Session:
         """The home: by option, environment, configuration, or the default, in this order."""
         named = self.home_option or os.environ.get(HOME_VARIABLE)
         return named or self.config.home or DEFAULT_HOME
+
+    def target(self, word: str | None, kind: TargetKind | None = None) -> Target:
+        """The target that a word means, or the only one there is."""
+        name = word if word is not None else only_target(self.config)
+        return resolve(name, self.config, self.home, kind)
+
+    def spark_checkpoint(self, word: str | None, kind: TargetKind | None = None) -> Storage:
+        """The storage of a target that must be a Spark checkpoint, opened read-only."""
+        target = self.target(word, kind)
+        if target.kind is not TargetKind.SPARK_CHECKPOINT:
+            raise UnsupportedFormat(
+                f"{target.uri} is a {target.kind.value} ({target.why}); this command works on "
+                "Spark checkpoints",
+                hint="name a Spark checkpoint, or override the detection with --as",
+                place=target.uri,
+            )
+        return open_storage(target.uri, read_only=True)
+
+    def sink_of(self, word: str | None, option: str | None) -> Storage | None:
+        """The file sink that an option or the target's configuration names, read-only."""
+        name = word if word is not None else only_target(self.config)
+        named = self.config.targets.get(name)
+        uri = option or (named.sink if named else None)
+        return open_storage(uri, read_only=True) if uri else None
 
     def change(self, plan: Plan, apply: Callable[[], object]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 GROUPS = {
+    "checkpoint": "look into checkpoints: where they stand, what is wrong",
+    "offsets": "show and export positions",
     "locks": "see who holds which lock",
 }
 
@@ -10,6 +12,14 @@ COMMANDS = {
     "init": "make a home and a commented sluicegate.toml",
     "demo": "show on this machine that kills lose nothing that was acknowledged",
     "status": "show every named target, or one in depth",
+    "explain": "name the cause of a driver log's error and the command to type",
+    "checkpoint inspect": "show where a checkpoint stands",
+    "checkpoint list": "list its batches",
+    "checkpoint verify": "check that it is sound; findings name the repair",
+    "checkpoint diff": "compare two batches or two checkpoints",
+    "offsets show": "show the positions of a target",
+    "offsets export": "write positions as Spark JSON, Kafka CSV or rpk text",
+    "audit": "did it lose or double anything?",
     "locks list": "list the locks of the home and who holds them",
     "doctor": "check Java, Spark, file system, clock and PATH",
 }

@@ -20,6 +20,7 @@ from sluicegate.errors import (
     SluicegateError,
     StorageFailed,
     UnsupportedFormat,
+    UsageError,
 )
 from sluicegate.findings import Finding, Severity, has_errors, rule
 from sluicegate.storage import Storage, local_root, open_storage
@@ -112,6 +113,24 @@ def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None
         _is_directory(uri)
         return Target(word, uri, kind, "you said so with --as")
     return Target(word, uri, *detect(uri))
+
+
+def only_target(config: Config) -> str:
+    """The name to work on when none is given: the default stream, or the only one there is."""
+    names = [named.name for named in _all_named(config)]
+    if config.default_stream is not None:
+        return config.default_stream
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise UsageError(
+            "no target was given, and sluicegate.toml names none",
+            hint="give a path, or name your targets in sluicegate.toml",
+        )
+    raise UsageError(
+        f"no target was given, and there are several: {', '.join(names)}",
+        hint="give one of them, or set default_stream",
+    )
 
 
 def detect(uri: str) -> tuple[TargetKind, str]:

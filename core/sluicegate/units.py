@@ -21,6 +21,12 @@ def duration(seconds: float) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
 
 
+def ago(timestamp: float, now: float | None = None) -> str:
+    """How long ago a moment was: `2 min 5 s ago`; `in the future` if the clocks disagree."""
+    passed = (time.time() if now is None else now) - timestamp
+    return f"{duration(passed)} ago" if passed >= 0 else "in the future"
+
+
 def size(count: int) -> str:
     """A number of bytes with a binary prefix: `512 B`, `1.5 MiB`."""
     amount = float(count)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
-from sluicegate.findings import has_errors
-from sluicegate.target import Sighting, Target, TargetKind, resolve, survey
+from sluicegate.status import TargetStatus, needs_a_person, overview, status_of
+from sluicegate.target import Sighting
+from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 
@@ -20,57 +20,64 @@ EXAMPLES = (
 FINDINGS = ("SG-TARGET-",)
 
 
-def run(
-    ctx: typer.Context,
-    target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="name or path; all names if omitted")
-    ] = None,
-    as_: Annotated[TargetKind | None, typer.Option("--as", help="do not detect the kind")] = None,
-) -> int:
+def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> int:
     """Show every named target, those that need a person first; or one target in depth.
 
-    A target is a name from sluicegate.toml or a path. What it is, is detected and said.
+    A target is a name from sluicegate.toml or a path. What it is, is detected and said. Spark
+    checkpoints are verified as far as names and logs tell.
     """
     session = Session.of(ctx)
-    if target is not None:
-        session.sink.show(_one(resolve(target, session.config, session.home, as_)))
-        return EXIT_DONE
-    seen = survey(session.config, session.home)
-    session.sink.show(_all(seen))
-    problems = any(has_errors(sighting.findings) for sighting in seen)
-    return ProblemsFound.exit_code if problems else EXIT_DONE
+    if target is None:
+        found = overview(session.config, session.home)
+        session.sink.show(_all(found))
+    else:
+        known = session.target(target, as_)
+        found = [status_of(session.config, Sighting(target, known.uri, known, ()))]
+        session.sink.show(_one(found[0]))
+    return ProblemsFound.exit_code if needs_a_person(found) else EXIT_DONE
 
 
-def _one(target: Target) -> View:
-    fields = _fields(target)
+def _one(status: TargetStatus) -> View:
+    fields = _fields(status)
     return View(
         schema="sluicegate.status",
         document={"targets": [fields]},
         tables=[Table(("field", "value"), list(fields.items()), header=False)],
+        findings=status.findings,
     )
 
 
-def _all(seen: list[Sighting]) -> View:
-    rows = [(s.name, _state(s), s.target.kind.value if s.target else None, s.uri) for s in seen]
+def _all(found: list[TargetStatus]) -> View:
+    rows = [
+        (
+            status.sighting.name,
+            status.worst.value if status.worst else "ok",
+            status.sighting.target.kind.value if status.sighting.target else None,
+            status.last_batch,
+            units.ago(status.planned_ms / 1000) if status.planned_ms else None,
+            status.sighting.uri,
+        )
+        for status in found
+    ]
     nothing = "No targets are named. Name them in sluicegate.toml, or give a path."
     return View(
         schema="sluicegate.status",
-        document={"targets": [_fields(s.target or s) for s in seen]},
-        tables=[Table(("target", "state", "kind", "where"), rows)],
-        findings=[finding for sighting in seen for finding in sighting.findings],
-        lines=[] if seen else [nothing],
+        document={"targets": [_fields(status) for status in found]},
+        tables=[Table(("target", "state", "kind", "batch", "planned", "where"), rows)],
+        findings=[finding for status in found for finding in status.findings],
+        lines=[] if found else [nothing],
     )
 
 
-def _fields(found: Target | Sighting) -> dict[str, str | None]:
-    known = found if isinstance(found, Target) else None
+def _fields(status: TargetStatus) -> dict[str, str | int | None]:
+    target = status.sighting.target
     return {
-        "target": found.name,
-        "kind": known.kind.value if known else None,
-        "where": found.uri,
-        "why": known.why if known else None,
+        "target": status.sighting.name,
+        "state": status.worst.value if status.worst else "ok",
+        "kind": target.kind.value if target else None,
+        "where": status.sighting.uri,
+        "why": target.why if target else None,
+        "last_batch": status.last_batch,
+        "planned_at": units.utc(status.planned_ms / 1000) if status.planned_ms else None,
+        "standing": status.standing,
     }
-
-
-def _state(sighting: Sighting) -> str:
-    return sighting.findings[0].severity.value if sighting.findings else "ok"

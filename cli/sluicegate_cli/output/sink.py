@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import TextIO
 
@@ -41,6 +42,8 @@ class Sink:
         match self.mode:
             case Mode.JSON:
                 text = printers.as_json(view)
+            case _ if view.text is not None:
+                text = view.text
             case Mode.TSV:
                 text = printers.as_tsv(view)
             case Mode.TABLE:
@@ -73,6 +76,28 @@ class Sink:
             return None
         _write_error(f"{question} [y/N] ")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Callable[[int, int], None]]:
+        """A function to tell of work done, of how much; shown on a terminal, silent off it."""
+        if not _is_terminal(sys.stderr):
+            yield lambda _done, _of: None
+            return
+        # Imported late: only a terminal needs it.
+        from rich.console import Console
+        from rich.progress import Progress
+
+        bar = Progress(console=Console(stderr=True, no_color=self._no_color), transient=True)
+        task = bar.add_task(title, total=None)
+
+        def tell(done: int, of: int) -> None:
+            bar.start()
+            bar.update(task, completed=done, total=of)
+
+        try:
+            yield tell
+        finally:
+            bar.stop()
 
     def close(self) -> None:
         """Flush; a full disk behind stdout is an error, a reader that left is not."""

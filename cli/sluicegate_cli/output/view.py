@@ -26,8 +26,9 @@ class View:
     """A result. `document` is complete; `tables` say the same to people and to pipes.
 
     A command that can report findings passes them, even if there are none: every mode shows
-    them in its own way. `lines` close the screen on a terminal. `version` grows when a field of
-    the document changes its meaning or goes away.
+    them in its own way. `lines` close the screen on a terminal. `text`, for results that are a
+    file's content, is printed as it is instead of tables. `version` grows when a field of the
+    document changes its meaning or goes away.
     """
 
     schema: str
@@ -35,4 +36,5 @@ class View:
     tables: Sequence[Table] = ()
     findings: Sequence[Finding] | None = None
     lines: Sequence[str] = ()
+    text: str | None = None
     version: int = 1

@@ -75,8 +75,8 @@ STATE_MISSING = rule(
     Severity.ERROR,
     "a state file is missing that the next start needs",
     "The state of the last committed batch cannot be loaded (`CANNOT_LOAD_STATE_STORE`): a delta, "
-    "changelog, zip or SST file of its chain is gone, and no newer snapshot covers it. Roll back to "
-    "the last batch whose state loads.",
+    "changelog, zip or SST file of its chain is gone, and no newer snapshot covers it. Roll back "
+    "to the last batch whose state loads.",
 )
 STATE_CORRUPT = rule(
     "SG-STATE-CORRUPT",
@@ -84,6 +84,13 @@ STATE_CORRUPT = rule(
     "a state file is damaged",
     "Its content does not decode to the end (`Stream is corrupted`, `EOFException`). Roll back to "
     "the last batch whose state loads.",
+)
+STATE_OLD_DAMAGED = rule(
+    "SG-STATE-OLD-DAMAGED",
+    Severity.WARNING,
+    "a state file that the next start does not need is damaged",
+    "A newer snapshot covers it, or it belongs to older batches. The job starts; a rollback to "
+    "those batches would fail.",
 )
 STATE_AHEAD = rule(
     "SG-STATE-AHEAD",

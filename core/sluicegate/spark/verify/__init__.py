@@ -11,20 +11,34 @@ from collections.abc import Iterator
 from sluicegate.findings import Finding, Severity, worst_first
 from sluicegate.spark import rules
 from sluicegate.spark.checkpoint import Look, look_at
+from sluicegate.spark.verify.data import Progress, check_state_data
 from sluicegate.spark.verify.logs import check_commits, check_metadata, check_offsets
 from sluicegate.spark.verify.sink import check_sink
 from sluicegate.spark.verify.sources import check_sources
+from sluicegate.spark.verify.state import check_state
 from sluicegate.storage import Storage
 
 
 def verify(
-    storage: Storage, sink: Storage | None = None, *, read_data: bool = False
+    storage: Storage,
+    sink: Storage | None = None,
+    *,
+    read_data: bool = False,
+    on_progress: Progress = lambda _done, _of: None,
 ) -> list[Finding]:
-    """All that is wrong with a checkpoint (and its file sink), worst first."""
+    """All that is wrong with a checkpoint (and its file sink), worst first.
+
+    `read_data` decodes every state file and every log entry, which takes as long as reading all
+    of the checkpoint.
+    """
     found = list(_examine(storage, sink, read_data=read_data))
     if any(finding.severity is Severity.ERROR for finding in found):
         again = {(f.code, f.place) for f in _examine(storage, sink, read_data=read_data)}
         found = [f for f in found if (f.code, f.place) in again]
+    if read_data:
+        known = {(f.code, f.place) for f in found}
+        data = check_state_data(look_at(storage), on_progress)
+        found += [f for f in data if (f.code, f.place) not in known]
     return worst_first(found)
 
 
@@ -34,6 +48,7 @@ def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iter
     yield from check_offsets(look)
     yield from check_commits(look)
     yield from check_sources(look, read_data=read_data)
+    yield from check_state(look)
     yield from _check_temporary(look)
     if sink is not None:
         yield from check_sink(look, sink)

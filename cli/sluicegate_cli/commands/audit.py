@@ -1,0 +1,84 @@
+"""`sluicegate audit`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate import units
+from sluicegate.errors import EXIT_DONE, ProblemsFound
+from sluicegate.findings import has_errors
+from sluicegate.moments import parse_moment
+from sluicegate.spark.audit import Audit, audit
+from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.session import Session
+from sluicegate_cli.views.checkpoint import moment
+
+EXAMPLES = (
+    ("audit orders --since 2026-11-15T22:00:00Z", "did last night lose or double anything?"),
+    ("audit /data/orders/checkpoint --sink /data/orders/out", "with the file sink it writes to"),
+)
+FINDINGS = ("SG-AUDIT-", "SG-SINK-")
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    sink: SinkOption = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="batches planned since, as ISO 8601")
+    ] = None,
+    as_: AsOption = None,
+) -> int:
+    """Did it lose or double anything? What the logs of a query and its file sink can prove.
+
+    Every batch must begin where the one before it ended, no position may go backwards, the sink
+    must have written each committed batch after it was planned, and its log must name all and
+    only the files that are there. What cannot be told is said to be so.
+    """
+    session = Session.of(ctx)
+    storage = session.spark_checkpoint(target, as_)
+    result = audit(storage, session.sink_of(target, sink), parse_moment(since) if since else 0)
+    session.sink.show(_view(storage.uri, result))
+    return ProblemsFound.exit_code if has_errors(result.findings) else EXIT_DONE
+
+
+def _view(uri: str, result: Audit) -> View:
+    rows = [
+        (
+            batch.number,
+            moment(batch.planned_ms),
+            "yes" if batch.committed else "no",
+            "yes" if batch.contiguous else "unknown",
+            batch.events,
+            batch.files,
+            None if batch.bytes is None else units.size(batch.bytes),
+        )
+        for batch in result.batches
+    ]
+    columns = ("batch", "planned", "committed", "contiguous", "events", "files", "written")
+    clean = not has_errors(result.findings)
+    verdict = "nothing shows that anything was lost or doubled" if clean else "see the findings"
+    return View(
+        schema="sluicegate.audit",
+        document={
+            "checkpoint": uri,
+            "batches": [
+                {
+                    "batch": b.number,
+                    "planned_at_ms": b.planned_ms,
+                    "committed": b.committed,
+                    "contiguous": b.contiguous,
+                    "events": b.events,
+                    "files": b.files,
+                    "bytes": b.bytes,
+                }
+                for b in result.batches
+            ],
+        },
+        tables=[Table(columns, rows)],
+        findings=result.findings,
+        lines=[f"{uri}: {len(rows)} batches; {verdict}."],
+    )

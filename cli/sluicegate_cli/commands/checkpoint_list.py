@@ -1,0 +1,66 @@
+"""`sluicegate checkpoint list`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.spark.batches import Batch, read_batches
+from sluicegate.spark.checkpoint import look_at
+from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.session import Session
+from sluicegate_cli.views.checkpoint import moment, offset_document, offset_text
+
+EXAMPLES = (
+    ("checkpoint list orders", "the newest 20 batches"),
+    ("checkpoint list orders --last 500", "more of them"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    last: Annotated[int, typer.Option(metavar="N", min=1, help="how many, newest last")] = 20,
+    as_: AsOption = None,
+) -> None:
+    """List the batches of a checkpoint: when planned, whether committed, what was read.
+
+    The number of events is known where offsets count events, as Kafka's do.
+    """
+    session = Session.of(ctx)
+    look = look_at(session.spark_checkpoint(target, as_))
+    batches = list(read_batches(look, last))
+    session.sink.show(_view(batches, of=len(look.offsets.batches)))
+
+
+def _view(batches: list[Batch], of: int) -> View:
+    rows = [
+        (
+            batch.number,
+            moment(batch.planned_ms),
+            "yes" if batch.committed else "no",
+            batch.events,
+            batch.problem or "; ".join(offset_text(offset) for offset in batch.offsets),
+        )
+        for batch in batches
+    ]
+    hidden = of - len(batches)
+    return View(
+        schema="sluicegate.batches",
+        document={"kept": of, "batches": [_document(batch) for batch in batches]},
+        tables=[Table(("batch", "planned", "committed", "events", "offsets at its end"), rows)],
+        lines=[f"{hidden} older batches; show them with --last {of}"] if hidden else [],
+    )
+
+
+def _document(batch: Batch) -> dict[str, object]:
+    return {
+        "batch": batch.number,
+        "planned_at_ms": batch.planned_ms,
+        "committed": batch.committed,
+        "events": batch.events,
+        "sources": [offset_document(offset) for offset in batch.offsets],
+        "problem": batch.problem,
+    }

@@ -1,0 +1,281 @@
+"""What is inside a delta, a snapshot and a changelog of Spark's state, counted to the last byte.
+
+The content is unpacked from LZ4Block (see `lz4block`), numbers are big-endian.
+
+Plain records (deltas and snapshots of the HDFS provider, changelog versions 1 and 3):
+
+    i32 key length, key, i32 value length, value     put
+    i32 key length, key, i32 -1                      delete (not in a snapshot)
+    i32 -1                                           end
+
+Typed records (changelog versions 2 and 4, of stores with column families):
+
+    01, i32 length, key, i32 length, value           put
+    10, i32 length, key, i32 -1                      delete
+    11, i32 length, key, i32 length, value           merge
+    20, i32 length, first key, i32 length, end key   delete range (Spark 4.3)
+    00                                               end
+
+A changelog of version 1 has no header. Versions 2 to 4 start with their version and, from 3 on, the
+lineage, each as u16 length and text: `v3`, `[{"version":4,"checkpointUniqueId":"<uuid>"},…]`. The
+lineage names the versions from a snapshot up to the one before this file. A key whose length looks
+like such a header would be taken for one; Spark takes it for one, too.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import BinaryIO
+
+from sluicegate.errors import Corrupt, UnsupportedFormat
+from sluicegate.spark.log import parse_json
+from sluicegate.spark.lz4block import blocks
+
+NEWEST_CHANGELOG = 4
+_END = -1
+_DELETED = -1
+_I32 = struct.Struct(">i")
+_U16 = struct.Struct(">H")
+_VERSION = re.compile(rb"v(0|[1-9][0-9]{0,4})")
+
+
+class StateKind(Enum):
+    """The kinds of state files; the value is the ending of the name."""
+
+    DELTA = "delta"
+    SNAPSHOT = "snapshot"
+    CHANGELOG = "changelog"
+    ZIP = "zip"
+
+
+class _Tag(Enum):
+    END = 0x00
+    PUT = 0x01
+    DELETE = 0x10
+    MERGE = 0x11
+    DELETE_RANGE = 0x20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LineageItem:
+    """One step of the history of state format 2: a version and the id of its files."""
+
+    version: int
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What a state file holds.
+
+    `remark` tells what is wrong behind the end of the records, where Spark does not look: such a
+    file is damaged, but it loads.
+    """
+
+    kind: StateKind
+    version: int
+    puts: int
+    deletes: int
+    merges: int
+    range_deletes: int
+    key_bytes: int
+    value_bytes: int
+    raw_bytes: int
+    lineage: tuple[LineageItem, ...] = ()
+    remark: str | None = None
+
+    @property
+    def records(self) -> int:
+        return self.puts + self.deletes + self.merges + self.range_deletes
+
+
+def scan(stream: BinaryIO, kind: StateKind, place: str) -> Payload:
+    """Decode a whole state file in bounded memory, whatever its size and that of its records.
+
+    Raises `Corrupt` for what Spark cannot load, naming the byte, and `UnsupportedFormat` for what
+    only a newer Spark or another codec can have written. Zips are for `rocksdb_files`.
+    """
+    reader = _Reader(stream, place)
+    version, lineage = _header(reader) if kind is StateKind.CHANGELOG else (1, ())
+    tally = _Tally(kind)
+    if version % 2:
+        tally.plain(reader)
+    else:
+        tally.typed(reader)
+    end = reader.position
+    return Payload(
+        kind=kind,
+        version=version,
+        puts=tally.puts,
+        deletes=tally.deletes,
+        merges=tally.merges,
+        range_deletes=tally.range_deletes,
+        key_bytes=tally.key_bytes,
+        value_bytes=tally.value_bytes,
+        raw_bytes=end,
+        lineage=lineage,
+        remark=reader.remark(),
+    )
+
+
+def read_lineage(stream: BinaryIO, place: str) -> tuple[LineageItem, ...]:
+    """The lineage of a changelog, empty in versions 1 and 2; reads only the start of the file."""
+    return _header(_Reader(stream, place))[1]
+
+
+def _header(reader: _Reader) -> tuple[int, tuple[LineageItem, ...]]:
+    version = _changelog_version(reader)
+    if version == 1:
+        return 1, ()
+    reader.text("the version")
+    return version, _lineage(reader) if version >= 3 else ()
+
+
+def _changelog_version(reader: _Reader) -> int:
+    start = reader.peek(_U16.size)
+    length = _U16.unpack(start)[0] if len(start) == _U16.size else 0
+    # No more than needed is looked at: a version 1 file may end here, or have a damaged end.
+    found = _VERSION.fullmatch(reader.peek(2 + length)[2:]) if 2 <= length <= 6 else None
+    version = int(found[1]) if found else 1
+    if not 1 <= version <= NEWEST_CHANGELOG:
+        raise reader.unsupported(f"a changelog of version {version}", 0)
+    return version
+
+
+def _lineage(reader: _Reader) -> tuple[LineageItem, ...]:
+    start = reader.position
+    raw = reader.text("the lineage")
+    try:
+        found = parse_json(raw.decode(), reader.place)
+        items = tuple(LineageItem(item["version"], item["checkpointUniqueId"]) for item in found)
+    except (Corrupt, UnicodeDecodeError, KeyError, TypeError) as e:
+        raise reader.fault("the lineage has another form than known", start) from e
+    if not all(type(item.version) is int and type(item.uid) is str for item in items):
+        raise reader.fault("the lineage has another form than known", start)
+    return items
+
+
+class _Tally:
+    """Counts the records of one file."""
+
+    def __init__(self, kind: StateKind) -> None:
+        self.puts = self.deletes = self.merges = self.range_deletes = 0
+        self.key_bytes = self.value_bytes = 0
+        self._deletes_allowed = kind is not StateKind.SNAPSHOT
+
+    def plain(self, reader: _Reader) -> None:
+        while (length := reader.int32("a key length")) != _END:
+            self.key_bytes += reader.skip(length, "a key")
+            length = reader.int32("a value length")
+            if length == _DELETED and self._deletes_allowed:
+                self.deletes += 1
+            else:
+                self.value_bytes += reader.skip(length, "a value")
+                self.puts += 1
+
+    def typed(self, reader: _Reader) -> None:
+        while (tag := self._tag(reader)) is not _Tag.END:
+            self.key_bytes += reader.counted("a key")
+            match tag:
+                case _Tag.PUT:
+                    self.value_bytes += reader.counted("a value")
+                    self.puts += 1
+                case _Tag.MERGE:
+                    self.value_bytes += reader.counted("a value")
+                    self.merges += 1
+                case _Tag.DELETE_RANGE:
+                    self.key_bytes += reader.counted("the end of a key range")
+                    self.range_deletes += 1
+                case _:
+                    if (length := reader.int32("a value length")) != _DELETED:
+                        raise reader.fault(f"a deleted key has a value of {length} bytes", back=4)
+                    self.deletes += 1
+
+    @staticmethod
+    def _tag(reader: _Reader) -> _Tag:
+        value = reader.take(1, "a record type")[0]
+        try:
+            return _Tag(value)
+        except ValueError:
+            # The bytes match their checksum, so this is no damage: Spark 4.3 brought a type of
+            # record without a new version of the format.
+            raise reader.unsupported(
+                f"a record of type {value:#04x}", reader.position - 1
+            ) from None
+
+
+class _Reader:
+    """The unpacked bytes of a state file, one block at a time."""
+
+    def __init__(self, stream: BinaryIO, place: str) -> None:
+        self.place = place
+        self._blocks = blocks(stream, place)
+        self._block = b""
+        self._at = 0
+        self._before = 0
+
+    @property
+    def position(self) -> int:
+        return self._before + self._at
+
+    def peek(self, size: int) -> bytes:
+        """The next `size` bytes, or fewer at the end, without moving on."""
+        while len(self._block) - self._at < size and (block := next(self._blocks, None)):
+            self._before += self._at
+            self._block, self._at = self._block[self._at :] + block, 0
+        return self._block[self._at : self._at + size]
+
+    def take(self, size: int, what: str) -> bytes:
+        data = self._block[self._at : self._at + size]
+        if len(data) < size and len(data := self.peek(size)) < size:
+            raise self.fault(f"ends inside {what}", self.position + len(data))
+        self._at += size
+        return data
+
+    def int32(self, what: str) -> int:
+        number: int = _I32.unpack(self.take(_I32.size, what))[0]
+        return number
+
+    def counted(self, what: str) -> int:
+        """Pass over a length and as many bytes."""
+        return self.skip(self.int32(f"the length of {what}"), what)
+
+    def skip(self, size: int, what: str) -> int:
+        """Pass over `size` bytes without holding them together, and return `size`."""
+        if size < 0:
+            raise self.fault(f"{what} has the length {size}", back=_I32.size)
+        left = size
+        while left > (here := len(self._block) - self._at):
+            left -= here
+            self._before += len(self._block)
+            self._block, self._at = next(self._blocks, b""), 0
+            if not self._block:
+                raise self.fault(f"ends inside {what} of {size} bytes")
+        self._at += left
+        return size
+
+    def text(self, what: str) -> bytes:
+        (length,) = _U16.unpack(self.take(_U16.size, f"the length of {what}"))
+        return self.take(length, what)
+
+    def remark(self) -> str | None:
+        """What is wrong with the rest of the file, or None."""
+        rest = len(self._block) - self._at
+        try:
+            rest += sum(len(block) for block in self._blocks)
+        except Corrupt as e:
+            return f"behind the last record: {e.message}"
+        return f"{rest} bytes behind the last record" if rest else None
+
+    def fault(self, what: str, position: int | None = None, *, back: int = 0) -> Corrupt:
+        at = self.position - back if position is None else position
+        return Corrupt(f"{self.place}, byte {at} unpacked: {what}", place=self.place)
+
+    def unsupported(self, what: str, position: int) -> UnsupportedFormat:
+        return UnsupportedFormat(
+            f"{self.place}, byte {position} unpacked: {what} is not known to this release",
+            place=self.place,
+        )

@@ -1,0 +1,98 @@
+"""Reading all state: every file decoded to its last byte, every checksum compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
+from sluicegate.findings import Finding
+from sluicegate.spark import rules
+from sluicegate.spark.checkpoint import Look
+from sluicegate.spark.crc import check_hidden, check_visible, hidden_name, visible_name
+from sluicegate.spark.rocksdb_files import read_zip
+from sluicegate.spark.state import StateStore, committed_ids, find_stores, load_chain
+from sluicegate.spark.state_chain import StateFile
+from sluicegate.spark.state_files import StateKind, scan
+from sluicegate.spark.verify.state import needed_version
+from sluicegate.storage import Storage
+
+Progress = Callable[[int, int], None]
+
+
+def check_state_data(look: Look, on_progress: Progress) -> Iterator[Finding]:
+    """Decode every state file; `on_progress(done, of)` hears of each."""
+    stores = find_stores(look)
+    total = sum(len(store.listing.files) for store in stores)
+    done = 0
+    for store in stores:
+        needed = _needed_files(look, store)
+        not_judged: list[str] = []
+        for file in store.listing.files:
+            try:
+                yield from _check_file(look, store, file, is_needed=file in needed)
+            except UnsupportedFormat as e:
+                not_judged.append(e.message)
+            done += 1
+            on_progress(done, total)
+        if not_judged:
+            # One codec writes all files of a store; saying it once is enough.
+            more = f" (and {len(not_judged) - 1} more files)" if len(not_judged) > 1 else ""
+            place = f"{look.storage.uri}/{store.directory}"
+            yield rules.UNKNOWN_VERSION.at(place, not_judged[0] + more)
+
+
+def _needed_files(look: Look, store: StateStore) -> set[StateFile]:
+    version = needed_version(look)
+    if version is None or look.last_commit is None:
+        return set()
+    commit = committed_ids(look, look.last_commit)
+    try:
+        return set(load_chain(look.storage, store, version, commit).files)
+    except SluicegateError:
+        return set(store.listing.files)
+
+
+def _check_file(
+    look: Look, store: StateStore, file: StateFile, *, is_needed: bool
+) -> Iterator[Finding]:
+    storage = look.storage
+    place = f"{storage.uri}/{store.directory}/{file.name}"
+    try:
+        _decode(storage, store, file, place)
+    except NotFound:
+        return
+    except Corrupt as e:
+        rule = rules.STATE_CORRUPT if is_needed else rules.STATE_OLD_DAMAGED
+        repair = f"sluicegate checkpoint rollback {storage.uri} --to BATCH" if is_needed else ""
+        yield rule.at(place, e.message, repair=repair)
+    yield from _check_sums(storage, store, file, place)
+
+
+def _decode(storage: Storage, store: StateStore, file: StateFile, place: str) -> None:
+    with storage.open(f"{store.directory}/{file.name}") as stream:
+        if file.kind is StateKind.ZIP:
+            read_zip(stream, place, read_data=True)
+        else:
+            scan(stream, file.kind, place)
+
+
+def _check_sums(
+    storage: Storage, store: StateStore, file: StateFile, place: str
+) -> Iterator[Finding]:
+    kinds = (
+        (file.name in store.listing.visible, visible_name, check_visible, rules.CRC_STALE),
+        (file.name in store.listing.hidden, hidden_name, check_hidden, rules.CRC_HIDDEN),
+    )
+    for present, name_of, check, rule in kinds:
+        if not present:
+            continue
+        sums = f"{store.directory}/{name_of(file.name)}"
+        try:
+            with storage.open(f"{store.directory}/{file.name}") as data, storage.open(sums) as crc:
+                fault = check(data, crc, f"{storage.uri}/{sums}")
+        except NotFound:
+            continue
+        except Corrupt as e:
+            fault = e.message
+        if fault:
+            yield rule.at(place, fault)

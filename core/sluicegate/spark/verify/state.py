@@ -1,0 +1,174 @@
+"""Checks of the state stores: can the next start load them, and is nothing of the future there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
+from sluicegate.findings import Finding
+from sluicegate.spark import rules
+from sluicegate.spark.checkpoint import Look, Standing
+from sluicegate.spark.offset_log import OffsetEntry, read_offsets
+from sluicegate.spark.operators import STATE, Operator, read_operator
+from sluicegate.spark.rocksdb_files import shared_faults
+from sluicegate.spark.state import StateStore, committed_ids, find_stores, load_chain
+from sluicegate.spark.state_chain import Chain
+from sluicegate.spark.state_files import StateKind
+
+# Operators that gather everything in one task, whatever the number of shuffle partitions.
+_ONE_PARTITION = ("globalLimit",)
+
+
+def check_state(look: Look) -> Iterator[Finding]:
+    """Everything about state that can be told without decoding it."""
+    stores = find_stores(look)
+    operators = [_operator(look, operator) for operator in look.operators]
+    yield from _check_moved(look, operators)
+    yield from _check_ahead(look, stores)
+    yield from check_loadable(look, stores)
+    yield from _check_partitions(look, operators, stores)
+
+
+def needed_version(look: Look) -> int | None:
+    """The state version that the next start loads; None if it loads nothing."""
+    return None if look.last_commit is None else look.last_commit + 1
+
+
+def needed_partitions(look: Look) -> int | None:
+    """The number of shuffle partitions that the last committed batch is pinned to."""
+    entry = _offsets(look, look.last_commit)
+    return entry.partitions if entry else None
+
+
+def check_loadable(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
+    """The version of the last commit must have a complete chain of files in every store."""
+    version = needed_version(look)
+    if version is None or look.last_commit is None:
+        return
+    commit = committed_ids(look, look.last_commit)
+    partitions = needed_partitions(look)
+    for store in stores:
+        if partitions is not None and store.partition >= partitions:
+            continue
+        place = f"{look.storage.uri}/{store.directory}"
+        try:
+            found = load_chain(look.storage, store, version, commit)
+        except SluicegateError as e:
+            yield rules.STATE_CORRUPT.at(place, e.message, repair=_rollback(look))
+            continue
+        for missing in found.missing:
+            detail = f"version {version} needs {missing}"
+            yield rules.STATE_MISSING.at(f"{place}/{missing}", detail, repair=_rollback(look))
+        yield from _check_chain_files(look, store, found)
+
+
+def _check_chain_files(look: Look, store: StateStore, found: Chain) -> Iterator[Finding]:
+    """Files of the chain that are empty, and zips whose SST files are not there."""
+    for file in found.files:
+        key = f"{store.directory}/{file.name}"
+        place = f"{look.storage.uri}/{key}"
+        stat = look.storage.stat(key)
+        if stat is not None and stat.size == 0:
+            yield rules.STATE_CORRUPT.at(place, "the file is empty", repair=_rollback(look))
+        elif file.kind is StateKind.ZIP:
+            yield from _check_zip(look, store, file.name)
+
+
+def _check_zip(look: Look, store: StateStore, name: str) -> Iterator[Finding]:
+    place = f"{look.storage.uri}/{store.directory}/{name}"
+    try:
+        faults = shared_faults(look.storage, store.directory, name)
+    except NotFound:
+        return
+    except UnsupportedFormat as e:
+        yield rules.UNKNOWN_VERSION.at(place, e.message)
+        return
+    except Corrupt as e:
+        yield rules.STATE_CORRUPT.at(place, e.message, repair=_rollback(look))
+        return
+    for fault in faults:
+        yield rules.STATE_MISSING.at(place, fault, repair=_rollback(look))
+
+
+def _check_ahead(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
+    if look.last_batch is None:
+        return
+    allowed = look.last_batch + 1
+    for store in stores:
+        newest = store.listing.newest_file
+        if store.listing.format == 1 and newest is not None and newest > allowed:
+            detail = f"version {newest} is there; batch {look.last_batch} ends with {allowed}"
+            place = f"{look.storage.uri}/{store.directory}"
+            repair = f"sluicegate checkpoint repair {look.storage.uri}"
+            yield rules.STATE_AHEAD.at(place, detail, repair=repair)
+
+
+def _check_partitions(
+    look: Look, operators: list[Operator], stores: list[StateStore]
+) -> Iterator[Finding]:
+    if look.standing is Standing.REPLAY and (half := _half_done_repartition(look)):
+        yield half
+        return
+    partitions, version = needed_partitions(look), needed_version(look)
+    if partitions is None or version is None:
+        return
+    for operator in operators:
+        own = [store for store in stores if store.operator == operator.id]
+        present = {store.partition for store in own}
+        current = {s.partition for s in own if (s.listing.newest_file or 0) >= version}
+        place = f"{look.storage.uri}/{STATE}/{operator.id}"
+        if operator.name in _ONE_PARTITION or (operator.name is None and present == {0}):
+            continue
+        if extra := sorted(p for p in current if p >= partitions):
+            detail = f"the log says {partitions}, but partition {extra[-1]} has current state"
+            yield rules.PARTITIONS_CHANGED.at(place, detail)
+        if absent := sorted(set(range(partitions)) - present):
+            detail = f"the log says {partitions}, but there is no state of partition {absent[0]}"
+            yield rules.PARTITIONS_CHANGED.at(place, detail)
+
+
+def _half_done_repartition(look: Look) -> Finding | None:
+    newest, before = _offsets(look, look.last_batch), _offsets(look, look.last_commit)
+    if not newest or not before or not look.operators:
+        return None
+    if None in (newest.partitions, before.partitions) or newest.partitions == before.partitions:
+        return None
+    detail = f"from {before.partitions} to {newest.partitions} partitions, in an unfinished batch"
+    place = f"{look.storage.uri}/offsets/{newest.batch}"
+    repair = f"sluicegate checkpoint repair {look.storage.uri}"
+    return rules.REPARTITION_HALF_DONE.at(place, detail, repair=repair)
+
+
+def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
+    """Absolute paths in operator metadata that lead out of this directory (trap D)."""
+    root = look.storage.local_path()
+    if root is None:
+        return
+    here = str(root.absolute())
+    for operator in operators:
+        paths = [path for store in operator.stores for path in store.schema_paths]
+        moved = [path for path in paths if f"{here}/{STATE}/" not in path]
+        if moved:
+            place = f"{look.storage.uri}/{STATE}/{operator.id}/_metadata"
+            repair = f"sluicegate checkpoint relocate {look.storage.uri} NEW_DIR"
+            yield rules.PATHS_MOVED.at(place, f"it refers to {moved[0]}", repair=repair)
+
+
+def _operator(look: Look, operator: int) -> Operator:
+    try:
+        return read_operator(look.storage, operator)
+    except SluicegateError:
+        return Operator(operator, None, ())
+
+
+def _offsets(look: Look, batch: int | None) -> OffsetEntry | None:
+    if batch is None:
+        return None
+    try:
+        return read_offsets(look.storage, batch)
+    except SluicegateError:
+        return None
+
+
+def _rollback(look: Look) -> str:
+    return f"sluicegate checkpoint rollback {look.storage.uri} --to BATCH"

@@ -1,0 +1,61 @@
+"""Every named target on one screen: what it is, where it stands, what is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sluicegate.config import Config
+from sluicegate.errors import SluicegateError
+from sluicegate.findings import Finding, Severity, has_errors, worst_first
+from sluicegate.spark.checkpoint import look_at
+from sluicegate.spark.offset_log import read_offsets
+from sluicegate.spark.verify import verify
+from sluicegate.storage import open_storage
+from sluicegate.target import Sighting, TargetKind, survey
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStatus:
+    """One target: its last batch and when that was planned, where the target has batches."""
+
+    sighting: Sighting
+    last_batch: int | None
+    planned_ms: int | None
+    standing: str | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def worst(self) -> Severity | None:
+        """The severity that decides how urgent this target is."""
+        return self.findings[0].severity if self.findings else None
+
+
+def overview(config: Config, home: str) -> list[TargetStatus]:
+    """All named targets, those that need a person first."""
+    found = [status_of(config, sighting) for sighting in survey(config, home)]
+    order = [*Severity, None]
+    return sorted(found, key=lambda s: (order.index(s.worst), s.sighting.name))
+
+
+def status_of(config: Config, sighting: Sighting) -> TargetStatus:
+    """The status of one target, as far as its kind can be looked into."""
+    target = sighting.target
+    if target is None or target.kind is not TargetKind.SPARK_CHECKPOINT:
+        return TargetStatus(sighting, None, None, None, sighting.findings)
+    storage = open_storage(target.uri, read_only=True)
+    named = config.targets.get(sighting.name)
+    sink = open_storage(named.sink, read_only=True) if named and named.sink else None
+    look = look_at(storage)
+    planned = None
+    if look.last_batch is not None:
+        try:
+            planned = read_offsets(storage, look.last_batch).timestamp_ms
+        except SluicegateError:
+            planned = None
+    findings = worst_first([*sighting.findings, *verify(storage, sink)])
+    return TargetStatus(sighting, look.last_batch, planned, look.standing.value, tuple(findings))
+
+
+def needs_a_person(found: list[TargetStatus]) -> bool:
+    """Whether any target has a finding of severity error."""
+    return any(has_errors(status.findings) for status in found)
