@@ -20,17 +20,23 @@ MAX_FILE = 64 * 1024 * 1024
 _CHUNK = 1 << 20
 _MAX_LINE = 16 << 20
 _NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?")
+_SUM = re.compile(r"\.(0|[1-9][0-9]{0,18})(?:\.compact)?\.crc")
 _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?")
 _VERSION = re.compile(r"v([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
 class LogListing:
-    """What is in a log's directory; all numbers ascending."""
+    """What is in a log's directory; all numbers ascending.
+
+    `deleted` are batches of which only Hadoop's checksum is left: somebody removed them by hand,
+    since Spark removes both.
+    """
 
     batches: tuple[int, ...] = ()
     compacts: tuple[int, ...] = ()
     temporary: tuple[str, ...] = ()
+    deleted: tuple[int, ...] = ()
     exists: bool = True
 
     @property
@@ -49,6 +55,7 @@ def list_log(storage: Storage, directory: str) -> LogListing:
     batches: list[int] = []
     compacts: list[int] = []
     temporary: list[str] = []
+    sums: set[int] = set()
     try:
         entries = storage.list(directory)
     except NotFound:
@@ -58,7 +65,15 @@ def list_log(storage: Storage, directory: str) -> LogListing:
             (compacts if name[2] else batches).append(int(name[1]))
         elif _TEMPORARY.fullmatch(entry.name):
             temporary.append(entry.name)
-    return LogListing(tuple(sorted(batches)), tuple(sorted(compacts)), tuple(sorted(temporary)))
+        elif checksum := _SUM.fullmatch(entry.name):
+            sums.add(int(checksum[1]))
+    deleted = sums.difference(batches, compacts)
+    return LogListing(
+        tuple(sorted(batches)),
+        tuple(sorted(compacts)),
+        tuple(sorted(temporary)),
+        tuple(sorted(deleted)),
+    )
 
 
 def read_lines(storage: Storage, key: str, newest_known: int) -> tuple[int, list[str]]:

@@ -92,6 +92,13 @@ STATE_OLD_DAMAGED = rule(
     "A newer snapshot covers it, or it belongs to older batches. The job starts; a rollback to "
     "those batches would fail.",
 )
+STATE_TAIL = rule(
+    "SG-STATE-TAIL",
+    Severity.WARNING,
+    "a state file is damaged behind its last record",
+    "All records are there and Spark loads the file, because it does not look further. Something "
+    "has cut or overwritten its end, though, and may have touched other files.",
+)
 STATE_AHEAD = rule(
     "SG-STATE-AHEAD",
     Severity.ERROR,
@@ -114,6 +121,14 @@ SOURCE_LOG_AHEAD = rule(
     "An offsets file was deleted and the source's log was not trimmed. The next batch merges those "
     "files, and if the sink has already committed that batch id, their rows are lost without a "
     "word. Trim the source's log to the newest offset.",
+)
+SOURCE_LOG_ONE_AHEAD = rule(
+    "SG-SOURCE-LOG-ONE-AHEAD",
+    Severity.WARNING,
+    "the file source's log is one entry ahead of the offsets",
+    "Normal after a crash while a batch was being planned: the next batch takes those files along. "
+    "But if an offsets file was deleted by hand and the sink already has that batch, their rows "
+    "will be lost; give the sink to be sure.",
 )
 SINK_LOG_GAP = rule(
     "SG-SINK-LOG-GAP",

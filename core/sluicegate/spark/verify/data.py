@@ -58,7 +58,9 @@ def _check_file(
     storage = look.storage
     place = f"{storage.uri}/{store.directory}/{file.name}"
     try:
-        _decode(storage, store, file, place)
+        remark = _decode(storage, store, file, place)
+        if remark:
+            yield rules.STATE_TAIL.at(place, remark)
     except NotFound:
         return
     except Corrupt as e:
@@ -68,12 +70,13 @@ def _check_file(
     yield from _check_sums(storage, store, file, place)
 
 
-def _decode(storage: Storage, store: StateStore, file: StateFile, place: str) -> None:
+def _decode(storage: Storage, store: StateStore, file: StateFile, place: str) -> str | None:
+    """Decode to the last byte; a remark on what Spark would not notice."""
     with storage.open(f"{store.directory}/{file.name}") as stream:
         if file.kind is StateKind.ZIP:
             read_zip(stream, place, read_data=True)
-        else:
-            scan(stream, file.kind, place)
+            return None
+        return scan(stream, file.kind, place).remark
 
 
 def _check_sums(

@@ -30,7 +30,7 @@ def check_sink(look: Look, sink: Storage) -> Iterator[Finding]:
     repair = f"sluicegate checkpoint repair {look.storage.uri} --sink {sink.uri}"
     yield from _check_batches(look, sink, listing, repair)
     yield from check_growth(sink, SINK_DIRECTORY, listing)
-    yield from _check_files(sink, listing, repair)
+    yield from _check_files(look, sink, listing, repair)
 
 
 def _check_batches(
@@ -40,16 +40,16 @@ def _check_batches(
     for number in missing_files(listing)[:5]:
         yield rules.SINK_LOG_GAP.at(f"{directory}/{number}", repair=repair)
     last = -1 if listing.last is None else listing.last
-    planned = -1 if look.last_batch is None else look.last_batch
-    if last > planned:
-        detail = f"the sink has batch {last}, the checkpoint's newest is {planned}"
+    # Without any offsets that is the finding, and this would only follow from it.
+    if look.last_batch is not None and last > look.last_batch:
+        detail = f"the sink has batch {last}, the checkpoint's newest is {look.last_batch}"
         yield rules.SINK_AHEAD.at(directory, detail)
     if look.last_commit is not None and last < look.last_commit:
         detail = f"batch {look.last_commit} is committed, but the sink's newest is {last}"
         yield rules.SINK_LOG_GAP.at(f"{directory}/{look.last_commit}", detail, repair=repair)
 
 
-def _check_files(sink: Storage, listing: LogListing, repair: str) -> Iterator[Finding]:
+def _check_files(look: Look, sink: Storage, listing: LogListing, repair: str) -> Iterator[Finding]:
     named: set[str] = set()
     whole = not missing_files(listing)
     for file in needed_files(listing):
@@ -71,13 +71,27 @@ def _check_files(sink: Storage, listing: LogListing, repair: str) -> Iterator[Fi
     if moved:
         detail = f"{len(moved)} of {len(named)} entries point elsewhere, such as {moved[0]}"
         yield rules.PATHS_MOVED.at(f"{sink.uri}/{SINK_DIRECTORY}", detail)
-    unlisted = sorted(f for f in present if PurePosixPath(f).name not in by_name)
+    unlisted = sorted(
+        file
+        for file in present
+        if PurePosixPath(file).name not in by_name and not _in_progress(look, sink, listing, file)
+    )
     if unlisted:
         detail = f"{len(unlisted)} files, such as {unlisted[0]}"
         yield rules.SINK_UNLISTED.at(sink.uri, detail, repair="" if whole else repair)
     names = {PurePosixPath(f).name for f in present}
     for gone in sorted(by_name - names)[:5]:
         yield rules.SINK_MISSING_FILE.at(f"{sink.uri}/{gone}", "the sink's log names it")
+
+
+def _in_progress(look: Look, sink: Storage, listing: LogListing, file: str) -> bool:
+    """Whether a file may belong to the batch that is planned but not yet committed."""
+    if look.last_batch is None or look.last_batch == look.last_commit or listing.last is None:
+        return False
+    names = (str(listing.last), f"{listing.last}.compact")
+    logged = [found for n in names if (found := sink.stat(f"{SINK_DIRECTORY}/{n}"))]
+    written = sink.stat(file)
+    return written is None or any(written.modified_ns > entry.modified_ns for entry in logged)
 
 
 def _collect(files: Iterator[SinkFile], named: set[str]) -> None:

@@ -80,11 +80,15 @@ def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Ite
     for number in lost[:5]:
         detail = f"entry {number} is missing; the offsets need entries up to {offset}"
         yield rules.SOURCE_LOG_GAP.at(f"{directory}/{number}", detail, repair=repair)
-    # A crash between the source's log and the offsets leaves it one ahead: Spark merges that.
-    ran_before = look.last_commit is not None and look.last_commit > (look.last_batch or 0)
-    if last > offset + 1 or (last > offset and ran_before):
+    if last > offset:
         detail = f"its newest entry is {last}, but the newest offset is {offset}"
-        yield rules.SOURCE_LOG_AHEAD.at(directory, detail, repair=repair)
+        newest = -1 if look.last_batch is None else look.last_batch
+        removed = {*look.offsets.deleted, *look.commits.deleted, *look.commits.batches}
+        # A crash between the source's log and the offsets leaves it one ahead: Spark merges that.
+        if last == offset + 1 and not any(batch > newest for batch in removed):
+            yield rules.SOURCE_LOG_ONE_AHEAD.at(directory, detail)
+        else:
+            yield rules.SOURCE_LOG_AHEAD.at(directory, detail, repair=repair)
 
 
 def _check_files(

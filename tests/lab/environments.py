@@ -1,0 +1,98 @@
+"""Virtual environments with other versions of Spark, and the checkpoints made in them.
+
+    python tests/lab/environments.py [VERSION …]
+
+makes what is missing below `build/lab` and prints where each version's checkpoints are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from sluicegate.locks import FileLock
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = ("4.3.0", "4.0.5", "3.5.9")
+
+_HERE = Path(__file__).parent
+_INGREDIENTS = ("recipes.py", "plans.py", "make.py")
+# For Python data sources and transformWithState, which do not exist before 4.0. PySpark says of
+# itself that it is not ready for pandas 3.
+_PYTHON_WORKER = ("pandas>=2.2,<3", "pyarrow>=15", "protobuf>=5")
+_PATIENCE_SECONDS = 1800.0
+
+
+def requirements(version: str) -> list[str]:
+    """Return what pip must install for a version of Spark."""
+    needs = [f"pyspark=={version}"]
+    if not version.startswith("3."):
+        needs += _PYTHON_WORKER
+    return needs
+
+
+def environment(version: str, root: Path = ROOT) -> Path:
+    """Return the Python of the version's virtual environment, which is made when missing."""
+    place = _lab(root) / f"spark-{version}"
+    python = place / "bin" / "python"
+    wanted = "\n".join(requirements(version)) + "\n"
+    ready = place / "lab-ready"
+    with FileLock(_lab(root) / f"spark-{version}.lock").hold(timeout=_PATIENCE_SECONDS):
+        if not ready.is_file() or ready.read_text() != wanted:
+            venv.create(place, with_pip=True, clear=True)
+            command = [str(python), "-m", "pip", "install", "--quiet", *requirements(version)]
+            subprocess.run(command, check=True)
+            ready.write_text(wanted)
+    return python
+
+
+def cached(version: str, root: Path = ROOT) -> Path:
+    """Return the directory of the version's checkpoints, one folder per recipe.
+
+    They are made again only when the version or the lab's own files have changed. Checkpoints hold
+    absolute paths, so they are made where they stay: `done` is what tells a whole set from a part.
+    """
+    place = _lab(root) / f"checkpoints-{version}-{_digest()}"
+    done = place / "done"
+    with FileLock(_lab(root) / f"checkpoints-{version}.lock").hold(timeout=_PATIENCE_SECONDS):
+        if not done.is_file():
+            python = environment(version, root)
+            for outdated in _lab(root).glob(f"checkpoints-{version}-*"):
+                shutil.rmtree(outdated)
+            place.mkdir()
+            _make(python, place)
+            done.touch()
+    return place
+
+
+def _make(python: Path, place: Path) -> None:
+    log = place / "make.log"
+    with log.open("w") as stream:
+        command = [str(python), str(_HERE / "make.py"), str(place)]
+        code = subprocess.run(command, stdout=stream, stderr=stream, check=False).returncode
+    if code != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
+        raise RuntimeError(f"the lab failed with code {code}, see {log}:\n{tail}")
+
+
+def _digest() -> str:
+    """Return a short hash of everything that decides what the checkpoints hold."""
+    hashed = hashlib.sha256()
+    for name in _INGREDIENTS:
+        hashed.update((_HERE / name).read_bytes())
+    return hashed.hexdigest()[:12]
+
+
+def _lab(root: Path) -> Path:
+    place = root / "build" / "lab"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+if __name__ == "__main__":
+    for wanted_version in sys.argv[1:] or VERSIONS:
+        print(cached(wanted_version), flush=True)
