@@ -25,7 +25,7 @@ def main(names: list[str]) -> int:
     print(_line("name", "ours", "peer", "ratio", "bar", "ok"))
     for row in _measure(names or known):
         rows.append(asdict(row))
-        ours, peer = _time(row.ours), _time(row.peer)
+        ours, peer = _amount(row.ours, row.unit), _amount(row.peer, row.unit)
         ok = "ok" if row.ok else "MISSED"
         print(_line(row.name, ours, peer, f"{row.ratio:.2f}", row.bar, ok), flush=True)
     RESULT.parent.mkdir(exist_ok=True)
@@ -44,11 +44,13 @@ def _line(*cells: str) -> str:
     return f"{name:<48} {ours:>10} {peer:>10} {ratio:>8} {bar:>7}  {ok}"
 
 
-def _time(seconds: float) -> str:
-    for unit, length in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= length:
-            return f"{seconds / length:.2f} {unit}"
-    return f"{seconds / 1e-6:.1f} µs"
+def _amount(value: float, unit: str) -> str:
+    if unit == "bytes":
+        return f"{value / 2**20:.0f} MiB"
+    for name, length in (("s", 1.0), ("ms", 1e-3)):
+        if value >= length:
+            return f"{value / length:.2f} {name}"
+    return f"{value / 1e-6:.1f} µs"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured comparison; times are medians in seconds."""
+    """One measured comparison; times are medians in seconds, memory is a peak in bytes."""
 
     name: str
     ours: float
@@ -38,6 +38,7 @@ class Row:
     ratio: float
     bar: str
     ok: bool
+    unit: Literal["seconds", "bytes"] = "seconds"
 
 
 def compare(name: str, ours: Work, peer: Work, bar: Bar, rounds: int = 21) -> Row:

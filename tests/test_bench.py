@@ -58,11 +58,11 @@ def test_it_prints_a_table_and_writes_the_same_rows() -> None:
     assert header.split() == ["name", "ours", "peer", "ratio", "bar", "ok"]
     rows = json.loads((ROOT / "build" / "bench.json").read_text())
     assert [row["name"] for row in rows] == [line[:48].strip() for line in lines]
-    assert set(rows[0]) == {"name", "ours", "peer", "ratio", "bar", "ok"}
+    assert set(rows[0]) == {"name", "ours", "peer", "ratio", "bar", "ok", "unit"}
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     command = [sys.executable, "bench", "nope"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert "primitives, startup" in result.stderr
+    assert "checkpoint, primitives, startup" in result.stderr

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
 from sluicegate.errors import ChangeForbidden, NotConfirmed, UnsupportedFormat
-from sluicegate.plan import Plan
 from sluicegate.storage import Storage, open_storage
 from sluicegate.target import Target, TargetKind, only_target, resolve
 from sluicegate_cli.output import Mode, Sink, Table, View
 
 if TYPE_CHECKING:
     import typer
+
+    from sluicegate.plan import Plan
 
 HOME_VARIABLE = "SG_HOME"
 CONFIG_VARIABLE = "SG_CONFIG"

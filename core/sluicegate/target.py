@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from sluicegate import codec, v1
 from sluicegate.config import Config, NamedStream, NamedTarget
 from sluicegate.errors import (
     Corrupt,
@@ -230,6 +229,8 @@ def _detect_file(storage: Storage, name: str) -> tuple[TargetKind, str] | None:
             f"{storage.uri}/{name} is a single Sluicegate file of kind {kind!r}, not a target",
             hint="name the directory it belongs to",
         )
+    from sluicegate import v1
+
     try:
         checkpoint = v1.decode(storage.get(name), name)
     except Corrupt:
@@ -239,6 +240,8 @@ def _detect_file(storage: Storage, name: str) -> tuple[TargetKind, str] | None:
 
 
 def _frame_kind(storage: Storage, name: str) -> str | None:
+    from sluicegate import codec  # here, because most targets are known by their names
+
     with storage.open(name) as stream:
         head = stream.read(codec.HEADER_BYTES)
     try:

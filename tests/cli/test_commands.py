@@ -27,7 +27,7 @@ checkpoint = "gone"
 def installation(tmp_path: Path) -> Path:
     (tmp_path / "sluicegate.toml").write_text(TARGETS)
     (tmp_path / "orders" / "offsets").mkdir(parents=True)
-    (tmp_path / "orders" / "metadata").touch()
+    (tmp_path / "orders" / "metadata").write_text('{"id":"x"}')
     return tmp_path
 
 
@@ -124,9 +124,9 @@ class TestStatus:
         result = sg("status")
         assert result.returncode == 3
         assert result.stdout == (
-            "target\tstate\tkind\twhere\n"
-            f"gone\terror\t-\t{installation}/gone\n"
-            f"orders\tok\tspark-checkpoint\t{installation}/orders\n"
+            "target\tstate\tkind\tbatch\tplanned\twhere\n"
+            f"gone\terror\t-\t-\t-\t{installation}/gone\n"
+            f"orders\tok\tspark-checkpoint\t-\t-\t{installation}/orders\n"
             "\n"
             "code\tseverity\tplace\tdetail\trepair\n"
             f"SG-TARGET-MISSING\terror\t{installation}/gone\t"
@@ -143,16 +143,16 @@ class TestStatus:
         code, text = Terminal("status", cwd=installation, columns=200).finish_plain()
         assert code == 3
         assert text.splitlines() == [
-            "TARGET  STATE  KIND              WHERE",
-            f"gone    error  -                 {installation}/gone",
-            f"orders  ok     spark-checkpoint  {installation}/orders",
+            "TARGET  STATE  KIND              BATCH  PLANNED  WHERE",
+            f"gone    error  -                 -      -        {installation}/gone",
+            f"orders  ok     spark-checkpoint  -      -        {installation}/orders",
             "",
             f"error SG-TARGET-MISSING {installation}/gone",
             f"  {installation}/gone does not exist",
         ]
 
     def test_nothing_is_cut_on_a_narrow_terminal(self, installation: Path) -> None:
-        _, text = Terminal("status", cwd=installation, columns=40).finish_plain()
+        _, text = Terminal("status", cwd=installation, columns=64).finish_plain()
         header, *lines = text.split("\n\n")[0].splitlines()
         at = header.index("WHERE")
         folded = "".join(line[at:].strip() for line in lines)
@@ -161,9 +161,13 @@ class TestStatus:
     def test_one_target(self, sg: Sg, installation: Path) -> None:
         assert sg("status", "orders").stdout == (
             "target\torders\n"
+            "state\tok\n"
             "kind\tspark-checkpoint\n"
             f"where\t{installation}/orders\n"
             "why\tit has metadata, offsets\n"
+            "last_batch\t-\n"
+            "planned_at\t-\n"
+            "standing\tnothing has run yet\n"
         )
         assert sg("status", "gone").returncode == 10
         assert sg("status", str(installation)).returncode == 14

@@ -10,6 +10,7 @@ import pytest
 
 from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat
 from sluicegate.positions import Positions
+from sluicegate.spark.checkpoint import operator_ids
 from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.file_log import (
     LogSize,
@@ -21,7 +22,7 @@ from sluicegate.spark.file_log import (
 )
 from sluicegate.spark.log import LogListing, list_log
 from sluicegate.spark.offset_log import OffsetKind, read_offsets
-from sluicegate.spark.operators import operator_ids, read_operator
+from sluicegate.spark.operators import read_operator
 from sluicegate.storage import LocalStorage
 from tests.spark.fuzz import feed
 

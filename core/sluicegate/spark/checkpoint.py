@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sluicegate.errors import Corrupt, NotFound
-from sluicegate.spark import commit_log, offset_log, operators
+from sluicegate.spark import commit_log, offset_log
 from sluicegate.spark.log import LogListing, list_log, parse_object
 from sluicegate.storage import Storage
 
 METADATA = "metadata"
 SOURCES = "sources"
+STATE = "state"
 _METADATA_BYTES = 64 * 1024
 
 
@@ -68,9 +69,22 @@ class Look:
 def look_at(storage: Storage) -> Look:
     """List a checkpoint's logs; missing ones are empty."""
     commits = list_log(storage, commit_log.DIRECTORY)
-    ids = tuple(operators.operator_ids(storage))
+    ids = tuple(operator_ids(storage))
     offsets = list_log(storage, offset_log.DIRECTORY)
     return Look(storage, commits, ids, offsets, _source_logs(storage))
+
+
+def operator_ids(storage: Storage) -> list[int]:
+    """The operators that have a directory below `state/`."""
+    try:
+        entries = storage.list(STATE)
+    except NotFound:
+        return []
+    return sorted(
+        int(e.name)
+        for e in entries
+        if e.kind == "directory" and e.name.isascii() and e.name.isdigit()
+    )
 
 
 def read_query_id(storage: Storage) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluicegate.errors import Corrupt, SluicegateError
-from sluicegate.positions import Positions, from_spark
 from sluicegate.spark.log import parse_json, parse_object, read_lines, whole
 from sluicegate.storage import Storage
+
+if TYPE_CHECKING:
+    from sluicegate.positions import Positions
 
 DIRECTORY = "offsets"
 NEWEST_VERSION = 2
@@ -46,7 +48,7 @@ class SourceOffset:
     def positions(self) -> Positions | None:
         """The positions, if the offset is in Kafka's form."""
         value = self._interpret()[1]
-        return value if isinstance(value, Positions) else None
+        return None if isinstance(value, int) else value
 
     @property
     def number(self) -> int | None:
@@ -144,6 +146,9 @@ def _interpret(value: Any) -> tuple[OffsetKind, Positions | int | None]:
     if set(value) == {"logOffset"} and isinstance(value["logOffset"], int):
         return OffsetKind.FILE, value["logOffset"]
     if value and all(isinstance(partitions, dict) for partitions in value.values()):
+        # Imported when a Kafka offset is met: not every checkpoint has one.
+        from sluicegate.positions import from_spark
+
         try:
             return OffsetKind.KAFKA, from_spark(value)
         except SluicegateError:

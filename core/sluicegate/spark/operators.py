@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.errors import Corrupt, NotFound
+from sluicegate.errors import Corrupt
+from sluicegate.spark.checkpoint import STATE
 from sluicegate.spark.log import list_log, parse_object, read_lines, whole
 from sluicegate.storage import Storage
 
-STATE = "state"
 NEWEST_VERSION = 2
 
 
@@ -31,19 +31,6 @@ class Operator:
     name: str | None
     stores: tuple[Store, ...]
     metadata_version: int | None = None
-
-
-def operator_ids(storage: Storage) -> list[int]:
-    """The operators that have a directory below `state/`."""
-    try:
-        entries = storage.list(STATE)
-    except NotFound:
-        return []
-    return sorted(
-        int(e.name)
-        for e in entries
-        if e.kind == "directory" and e.name.isascii() and e.name.isdigit()
-    )
 
 
 def read_operator(storage: Storage, operator: int) -> Operator:

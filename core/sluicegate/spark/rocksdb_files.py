@@ -36,10 +36,7 @@ _DAMAGE = (
     zlib.error,
     EOFError,
     KeyError,
-    NotImplementedError,
-    OverflowError,
     RuntimeError,
-    UnicodeDecodeError,
     ValueError,
     struct.error,
 )

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sluicegate.errors import NotFound, SluicegateError
-from sluicegate.spark.checkpoint import Look
+from sluicegate.spark.checkpoint import STATE, Look
 from sluicegate.spark.commit_log import CommitEntry, read_commit
-from sluicegate.spark.operators import STATE
 from sluicegate.spark.state_chain import (
     Chain,
     StateListing,

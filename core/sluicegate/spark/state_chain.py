@@ -176,8 +176,7 @@ def sort_names(names: Iterable[str]) -> StateListing:
             hidden.add(name[1 : -len(_CRC)])
         else:
             visible.add(name[: -len(_CRC)])
-    # A base after the changes of the same version, which a snapshot is made from.
-    files.sort(key=lambda f: (f.version, f.kind not in _CHANGES, f.kind.value, f.uid or ""))
+    files.sort(key=lambda f: (f.version, f.kind.value, f.uid or ""))
     return StateListing(
         tuple(files), frozenset(hidden), frozenset(visible), tuple(temporary), tuple(other)
     )

@@ -6,17 +6,16 @@ still wrong then is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sluicegate.findings import Finding, Severity, worst_first
 from sluicegate.spark import rules
 from sluicegate.spark.checkpoint import Look, look_at
-from sluicegate.spark.verify.data import Progress, check_state_data
 from sluicegate.spark.verify.logs import check_commits, check_metadata, check_offsets
-from sluicegate.spark.verify.sink import check_sink
 from sluicegate.spark.verify.sources import check_sources
-from sluicegate.spark.verify.state import check_state
 from sluicegate.storage import Storage
+
+Progress = Callable[[int, int], None]
 
 
 def verify(
@@ -36,6 +35,8 @@ def verify(
         again = {(f.code, f.place) for f in _examine(storage, sink, read_data=read_data)}
         found = [f for f in found if (f.code, f.place) in again]
     if read_data:
+        from sluicegate.spark.verify.data import check_state_data
+
         known = {(f.code, f.place) for f in found}
         data = check_state_data(look_at(storage), on_progress)
         found += [f for f in data if (f.code, f.place) not in known]
@@ -48,9 +49,15 @@ def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iter
     yield from check_offsets(look)
     yield from check_commits(look)
     yield from check_sources(look, read_data=read_data)
-    yield from check_state(look)
     yield from _check_temporary(look)
+    # What a checkpoint does not have need not be imported: `status` runs this for every target.
+    if look.operators:
+        from sluicegate.spark.verify.state import check_state
+
+        yield from check_state(look)
     if sink is not None:
+        from sluicegate.spark.verify.sink import check_sink
+
         yield from check_sink(look, sink)
 
 

@@ -16,10 +16,8 @@ from sluicegate.spark.state_files import StateKind, scan
 from sluicegate.spark.verify.state import needed_version
 from sluicegate.storage import Storage
 
-Progress = Callable[[int, int], None]
 
-
-def check_state_data(look: Look, on_progress: Progress) -> Iterator[Finding]:
+def check_state_data(look: Look, on_progress: Callable[[int, int], None]) -> Iterator[Finding]:
     """Decode every state file; `on_progress(done, of)` hears of each."""
     stores = find_stores(look)
     total = sum(len(store.listing.files) for store in stores)

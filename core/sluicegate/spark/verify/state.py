@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.findings import Finding
 from sluicegate.spark import rules
-from sluicegate.spark.checkpoint import Look, Standing
+from sluicegate.spark.checkpoint import STATE, Look, Standing
 from sluicegate.spark.offset_log import OffsetEntry, read_offsets
-from sluicegate.spark.operators import STATE, Operator, read_operator
+from sluicegate.spark.operators import Operator, read_operator
 from sluicegate.spark.rocksdb_files import shared_faults
 from sluicegate.spark.state import StateStore, committed_ids, find_stores, load_chain
 from sluicegate.spark.state_chain import Chain

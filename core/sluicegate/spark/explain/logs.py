@@ -1,0 +1,194 @@
+"""Causes in the checkpoint's logs: metadata, offsets, commits, file source, file sink, writers.
+
+Order counts: of several causes that fit one line, the first is taken. The texts were seen by
+damaging real checkpoints and starting Spark 3.5, 4.0 and 4.3 on them.
+"""
+
+from __future__ import annotations
+
+from sluicegate.spark import rules
+from sluicegate.spark.explain.cause import Cause, Site
+
+_LOG_CUT = "log-cut"
+_BATCH_GONE = "batch-gone"
+_UNREADABLE = r"Failed to read log file \S{1,1024}"
+_NOT_FOUND = r"Unable to find batch \S{1,1024}"
+_JSON_CUT = (
+    r"JsonEOFException",
+    r"JsonParseException",
+    r"MismatchedInputException",
+    r"exception: Unexpected end-of-input",
+)
+_BATCH = r"\bbatch (?P<batch>\d{1,19}) doesn't exist"
+
+_WRITE_ID = (
+    "Write `metadata` anew with the original id, which older driver logs show as the query's id. "
+    "A new id would make a sink that knows repeated batches by it write them twice."
+)
+_KEEP_SOURCE_LOG = (
+    "Do not delete the source's log: it remembers which files were read. The lost entry can be "
+    "rebuilt from path, time and batch id."
+)
+_KEEP_OFFSETS = (
+    "Do not delete the offsets file: with a file source that loses rows without a word. It can be "
+    "rewritten from the one before it."
+)
+_COMMIT_MAY_GO = (
+    "No row is lost by this: without that commit file Spark runs the batch once more. With state "
+    "format 2 a commit holds ids and has to be rewritten instead."
+)
+_REWRITE_GAP = (
+    "The missing file can be rewritten, which loses nothing. Do not delete the newest one, even "
+    "if Spark's message suggests it."
+)
+
+LOG_CAUSES = (
+    Cause(
+        rules.METADATA_MISSING,
+        _WRITE_ID,
+        classes=("STREAMING_CHECKPOINT_MISSING_METADATA_FILE",),
+    ),
+    Cause(
+        rules.METADATA_DAMAGED,
+        _WRITE_ID,
+        texts=(r"Error reading stream metadata from (?P<checkpoint>\S{1,1024})/metadata",),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.METADATA_DAMAGED,
+        _WRITE_ID,
+        texts=(*_JSON_CUT, r"MappingException"),
+        sites=(Site.METADATA,),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.UNKNOWN_VERSION,
+        "Start the job with the Spark version that wrote the checkpoint, or a later one. If "
+        "nobody changed the version, the first line of the file is damaged.",
+        classes=("INVALID_LOG_VERSION", "INVALID_CHANGE_LOG_READER_VERSION"),
+        texts=(r"UnsupportedLogVersion", r"(?:maximum|only) supported log version is v\d"),
+    ),
+    Cause(
+        rules.SINK_LOG_GAP,
+        "Readers may be missing rows already: audit that first. The lost entry can be rebuilt "
+        "from the part files that no entry names.",
+        "audit {checkpoint} --sink {sink}",
+        texts=(
+            rf"(?:{_UNREADABLE}|{_NOT_FOUND})/_spark_metadata/",
+            r"/_spark_metadata/\d{1,19}\.compact doesn't exist",
+        ),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.SINK_LOG_GAP,
+        "Readers may be missing rows already: audit that first. The lost entry can be rebuilt "
+        "from the part files that no entry names.",
+        "audit {checkpoint} --sink {sink}",
+        texts=(*_JSON_CUT, r"Incomplete log file"),
+        sites=(Site.SINK,),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.SOURCE_LOG_GAP,
+        _KEEP_SOURCE_LOG,
+        texts=(
+            rf"(?:{_UNREADABLE}|{_NOT_FOUND})/sources/",
+            r"/sources/\S{1,200}\.compact doesn't exist",
+        ),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.SOURCE_LOG_GAP,
+        _KEEP_SOURCE_LOG,
+        texts=(_BATCH, r"\bbatches \((?P<first>\d{1,19}), ", r"Incomplete log file", *_JSON_CUT),
+        sites=(Site.SOURCE,),
+        family=_BATCH_GONE,
+    ),
+    Cause(
+        rules.COMMIT_EMPTY,
+        _COMMIT_MAY_GO,
+        texts=(
+            r"Incomplete log file in the offset commit log",
+            rf"{_UNREADABLE}/commits/(?P<batch>\d{{1,19}})",
+        ),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.COMMIT_EMPTY,
+        _COMMIT_MAY_GO,
+        texts=(*_JSON_CUT, r"Incomplete log file"),
+        sites=(Site.COMMITS,),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.OFFSETS_EMPTY,
+        _KEEP_OFFSETS,
+        classes=("MALFORMED_LOG_FILE",),
+        texts=(
+            rf"{_UNREADABLE}/offsets/(?P<batch>\d{{1,19}})",
+            r"There are \[0\] sources in the checkpoint offsets",
+            r"Log file was malformed: failed to read correct log version",
+        ),
+        family=_LOG_CUT,
+    ),
+    Cause(
+        rules.OFFSETS_EMPTY,
+        _KEEP_OFFSETS,
+        texts=(r"Incomplete log file", r"next on empty iterator", *_JSON_CUT),
+        sites=(Site.OFFSETS,),
+        bare=True,
+        family=_LOG_CUT,
+        also=(rules.COMMIT_EMPTY, rules.SOURCE_LOG_GAP, rules.METADATA_DAMAGED),
+    ),
+    Cause(
+        rules.OFFSETS_GAP,
+        _REWRITE_GAP,
+        texts=(r"The offset log for batch (?P<batch>\d{1,19}) doesn't exist",),
+        family=_BATCH_GONE,
+    ),
+    Cause(
+        rules.OFFSETS_GAP,
+        _REWRITE_GAP,
+        texts=(_BATCH,),
+        sites=(Site.START,),
+        bare=True,
+        family=_BATCH_GONE,
+        also=(rules.SOURCE_LOG_GAP,),
+    ),
+    Cause(
+        rules.OFFSETS_MISSING,
+        "Restore offsets/ from a backup before the job is started again. Spark 3.5 and 4.0 have "
+        "by now processed everything once more as batch 0: look for doubled rows.",
+        texts=(r"Multiple streaming jobs detected for (?P<batch>0)\b",),
+        also=(rules.WRITERS_TWO,),
+    ),
+    Cause(
+        rules.OFFSETS_MISSING,
+        "Restore offsets/ from a backup before the job is started again.",
+        texts=(r"assertion failed(?: SQLSTATE|$)",),
+        sites=(Site.START,),
+        bare=True,
+    ),
+    Cause(
+        rules.WRITERS_TWO,
+        "See whether another query writes there: a driver that the cluster manager started "
+        "again, a second deployment. If there is none, a batch is committed whose offsets file "
+        "is gone, and `sluicegate checkpoint verify` says so.",
+        "status {checkpoint}",
+        classes=("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY"),
+        texts=(
+            r"Multiple streaming jobs detected for (?P<batch>\d{1,19})",
+            r"as another query with same id is already active",
+            r"Multiple streaming queries are concurrently using",
+            r"rename destination (?P<checkpoint>\S{1,1024})/metadata already exists",
+        ),
+        also=(rules.OFFSETS_BEHIND_COMMIT,),
+    ),
+    Cause(
+        rules.COMMITS_BEHIND,
+        "If commits were deleted to go back, that is no rewind: only the newest batch is run "
+        "again. The way back is `sluicegate checkpoint rollback`.",
+        texts=(r"latest batch id is \d{1,19}, which is not trailing batchid (?P<batch>\d{1,19})",),
+        weak=True,
+    ),
+)

@@ -1,0 +1,100 @@
+"""Bytes of any kind of log to clean lines, in bounded memory."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from sluicegate.errors import Corrupt, StorageFailed, UnsupportedFormat
+
+# Longer lines are cut. Stack traces folded into one line of JSON are about a tenth of this.
+MAX_LINE = 256 * 1024
+_PEEK = 8192
+_GZIP = b"\x1f\x8b"
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_ANSI = re.compile(r"\x1b\[[0-9;?]{0,32}[@-~]")
+_MESSAGES = ("msg", "message", "log")
+_T = TypeVar("_T")
+
+
+def read_lines(stream: io.BufferedReader, name: str) -> Iterator[str]:
+    """The lines of a log: plain or gzipped, UTF-8, UTF-16 or nearly; no other binary file."""
+    head = _translated(lambda: stream.peek(_PEEK)[:_PEEK], name)
+    if head.startswith(_GZIP):
+        stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))  # type: ignore[type-var]
+        head = _translated(lambda: stream.peek(_PEEK)[:_PEEK], name)
+    encoding = "utf-16" if head.startswith(_UTF16) else "utf-8-sig"
+    if b"\0" in head and encoding != "utf-16":
+        raise UnsupportedFormat(
+            f"{name} is a binary file, not a log",
+            hint="give the driver's log as text: sluicegate explain driver.log",
+            place=name,
+        )
+    text = io.TextIOWrapper(stream, encoding, errors="backslashreplace")
+    while line := _translated(lambda: text.readline(MAX_LINE), name):
+        yield line
+        while line and not line.endswith("\n"):
+            line = _translated(lambda: text.readline(MAX_LINE), name)
+
+
+def clean(line: str) -> str:
+    """The line without colours and white space at its end."""
+    return (_ANSI.sub("", line) if "\x1b" in line else line).rstrip()
+
+
+def unfold(line: str) -> list[str]:
+    """The lines inside a line of JSON, as Spark's structured logging or a container writes it."""
+    if not line.startswith("{") or not any(f'"{key}"' in line for key in _MESSAGES):
+        return [line]
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return [line]
+    message = next((record[key] for key in _MESSAGES if isinstance(record.get(key), str)), "")
+    lines = str(message).splitlines() or [""]
+    context = _mapping(record.get("context"))
+    lines[0] = " ".join(
+        part
+        for part in (
+            str(record.get("level", "")),
+            *(f"[queryId = {context[key]}]" for key in ("QUERY_ID", "query_id") if key in context),
+            lines[0],
+        )
+        if part
+    )
+    return [clean(each) for each in (*lines, *_thrown(_mapping(record.get("exception"))))]
+
+
+def _thrown(exception: dict[str, Any]) -> Iterator[str]:
+    if not exception:
+        return
+    yield from f"{exception.get('class')}: {exception.get('msg')}".splitlines()
+    frames = exception.get("stacktrace")
+    if isinstance(frames, str):
+        yield from frames.splitlines()
+    elif isinstance(frames, list):
+        for frame in map(_mapping, frames):
+            yield f"\tat {frame.get('class')}.{frame.get('method')}({frame.get('file')})"
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _translated(read: Callable[[], _T], name: str) -> _T:
+    try:
+        return read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+        raise Corrupt(
+            f"{name} cannot be unpacked: {e}",
+            hint=f"unpack what is whole of it: zcat {name} | sluicegate explain -",
+            place=name,
+        ) from e
+    except OSError as e:
+        raise StorageFailed(f"{name}: {(e.strerror or str(e)).lower()}", place=name) from e
