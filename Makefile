@@ -5,12 +5,13 @@ BENCH ?=
 BIN = $(VENV)/bin
 READY = $(VENV)/ready
 
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test check lab bench docs clean
 
 help:
 	@echo "make demo    show what it does, on this machine"
 	@echo "make test    run all tests"
 	@echo "make check   lint, format, types, layers"
+	@echo "make lab     try the damage lab on Spark 3.5, 4.0 and 4.3, and write docs/lab.md"
 	@echo "make bench   measure against peers (BENCH=name for one)"
 	@echo "make docs    write completions, man pages and generated pages anew"
 
@@ -32,6 +33,9 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/pytest --quiet tests/test_layers.py
+
+lab: $(READY)
+	$(BIN)/python -m tests.lab.table
 
 bench: $(READY)
 	$(BIN)/python bench $(BENCH)

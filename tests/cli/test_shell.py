@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -216,39 +218,43 @@ def test_a_full_disk_behind_the_output_is_an_error(tmp_path: Path) -> None:
     assert "cannot write the result" in json.loads(result.stderr)["message"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals(number: int, code: int, tmp_path: Path) -> None:
+@contextmanager
+def endless_demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A demo that has begun to kill and will not end by itself."""
     process = subprocess.Popen(
         [SCRIPT, "demo", "--kills", "10000"],
         cwd=tmp_path,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        # A test run in the background has SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
-    assert process.stderr
-    while "kill 1 " not in process.stderr.readline():
-        pass
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    try:
+        assert process.stderr
+        while "kill 1 " not in process.stderr.readline():
+            pass
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals(number: int, code: int, tmp_path: Path) -> None:
+    with endless_demo(tmp_path) as process:
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == code
     assert "Traceback" not in errors
     assert "error: " in errors
 
 
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [SCRIPT, "demo", "--kills", "10000"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-    )
-    assert process.stderr
-    while "kill 1 " not in process.stderr.readline():
-        pass
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    with endless_demo(tmp_path) as process:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
     deadline = time.monotonic() + 10
     while _demo_writers(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)

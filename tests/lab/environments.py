@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from importlib import metadata
 from pathlib import Path
 
 from sluicegate.locks import FileLock
@@ -36,7 +37,9 @@ def requirements(version: str) -> list[str]:
 
 
 def environment(version: str, root: Path = ROOT) -> Path:
-    """Return the Python of the version's virtual environment, which is made when missing."""
+    """Return a Python with that version of Spark: this one, or one made for it."""
+    if _is_here(version):
+        return Path(sys.executable)
     place = _lab(root) / f"spark-{version}"
     python = place / "bin" / "python"
     wanted = "\n".join(requirements(version)) + "\n"
@@ -48,6 +51,15 @@ def environment(version: str, root: Path = ROOT) -> Path:
             subprocess.run(command, check=True)
             ready.write_text(wanted)
     return python
+
+
+def _is_here(version: str) -> bool:
+    """Whether the running Python has that Spark and what its Python workers need."""
+    try:
+        found = {name: metadata.version(name) for name in ("pyspark", "pandas", "pyarrow")}
+    except metadata.PackageNotFoundError:
+        return False
+    return found["pyspark"] == version and found["pandas"].startswith("2.")
 
 
 def cached(version: str, root: Path = ROOT) -> Path:

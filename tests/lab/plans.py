@@ -31,6 +31,8 @@ def output_mode(recipe: Recipe) -> str:
     if recipe.sink == "memory":
         # The only mode in which the memory sink may start from an existing checkpoint.
         return "complete"
+    if recipe.query == "total":
+        return "complete"
     if recipe.query == "aggregation" and recipe.sink in ("noop", "foreachBatch"):
         return "update"
     return "append"
@@ -203,6 +205,11 @@ def _limit(sources: list[DataFrame]) -> DataFrame:
     return sources[0].limit(40)
 
 
+def _total(sources: list[DataFrame]) -> DataFrame:
+    """Without a key all is counted in one partition, whatever the number of partitions."""
+    return sources[0].groupBy().count()
+
+
 def _join(sources: list[DataFrame]) -> DataFrame:
     left, right = (
         each.withWatermark("ts", "10 seconds").select(
@@ -231,5 +238,6 @@ _QUERIES = {
     "join": _join,
     "session": _session,
     "limit": _limit,
+    "total": _total,
     "tws": _tws,
 }

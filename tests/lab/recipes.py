@@ -17,6 +17,7 @@ Query = Literal[
     "join",
     "session",
     "limit",
+    "total",
     "tws",
 ]
 Provider = Literal["none", "hdfs", "rocksdb", "rocksdb-changelog"]
@@ -154,6 +155,7 @@ RECIPES = (
     Recipe("dedup-agg-hdfs", "file", "dedup-aggregation", "hdfs", "noop"),
     Recipe("session-hdfs", "file", "session", "hdfs", "noop"),
     Recipe("limit-rocksdb", "file", "limit", "rocksdb", "noop"),
+    Recipe("total-hdfs", "file", "total", "hdfs", "noop"),
     Recipe("join-hdfs", "file+file", "join", "hdfs", "parquet"),
     Recipe("join-rocksdb", "file+rate", "join", "rocksdb", "noop"),
     Recipe(

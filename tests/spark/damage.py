@@ -174,7 +174,7 @@ def state_changelog_missing(made: Made) -> None:
     for suffix in ("changelog", "zip"):
         try:
             _remove(made.newest_state(suffix))
-        except IndexError:
+        except ValueError:
             continue
 
 
@@ -188,7 +188,7 @@ def state_sst_missing(made: Made) -> None:
 
 
 def state_directory_missing(made: Made) -> None:
-    shutil.rmtree(made.checkpoint / "state/0/0")
+    shutil.rmtree(made.checkpoint / "state/0/1")
 
 
 def state_covered_by_snapshot(made: Made) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
@@ -15,8 +16,9 @@ from sluicegate.spark.state import StateStore, committed_ids, find_stores, load_
 from sluicegate.spark.state_chain import Chain
 from sluicegate.spark.state_files import StateKind
 
-# Operators that gather everything in one task, whatever the number of shuffle partitions.
-_ONE_PARTITION = ("globalLimit",)
+_SCHEMA_BYTES = 1 << 20
+# No field at all, or the one of type void that a limit has.
+_NO_KEY = re.compile(rb'\[\]|\[\{"name":"\w{1,99}","type":"void"')
 
 
 def check_state(look: Look) -> Iterator[Finding]:
@@ -117,7 +119,7 @@ def _check_partitions(
         present = {store.partition for store in own}
         current = {s.partition for s in own if (s.listing.newest_file or 0) >= version}
         place = f"{look.storage.uri}/{STATE}/{operator.id}"
-        if operator.name in _ONE_PARTITION or (operator.name is None and present == {0}):
+        if present == {0} and _is_keyless(look, operator.id):
             continue
         if extra := sorted(p for p in current if p >= partitions):
             detail = f"the log says {partitions}, but partition {extra[-1]} has current state"
@@ -125,6 +127,18 @@ def _check_partitions(
         if absent := sorted(set(range(partitions)) - present):
             detail = f"the log says {partitions}, but there is no state of partition {absent[0]}"
             yield rules.PARTITIONS_CHANGED.at(place, detail)
+
+
+def _is_keyless(look: Look, operator: int) -> bool:
+    """Whether an operator has no key, like a limit or a total: it then runs in one partition only.
+
+    Its metadata may claim more. The schema file begins with the key's schema.
+    """
+    try:
+        raw = look.storage.get(f"{STATE}/{operator}/0/_metadata/schema", limit=_SCHEMA_BYTES)
+    except SluicegateError:
+        return False
+    return _NO_KEY.match(raw.partition(b'"fields":')[2]) is not None
 
 
 def _half_done_repartition(look: Look) -> Finding | None:

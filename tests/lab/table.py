@@ -1,0 +1,79 @@
+"""The damage lab over all versions of Spark, as a table: `python -m tests.lab.table`.
+
+Writes docs/lab.md and fails if any damage is not found or any healthy checkpoint gives an alarm.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from sluicegate.findings import Severity
+from sluicegate.spark.verify import verify
+from sluicegate.storage import open_storage
+from tests.lab.environments import ROOT, VERSIONS, cached
+from tests.lab.recipes import RECIPES
+from tests.spark.damage import DAMAGES, Damage, Made
+
+PAGE = ROOT / "docs" / "lab.md"
+HEAD = """# Damage lab
+
+Real checkpoints, made by real Spark of each version, are damaged in every way that is known to
+happen, and verified. A cell tells on how many checkpoints the damage was tried and found with its
+code; `-` means that this version cannot make such a checkpoint. `make lab` makes this page.
+
+"""
+
+
+def main() -> int:
+    """Run everything, write the page, and give 1 if anything was not as expected."""
+    labs = {version: cached(version) for version in VERSIONS}
+    lines = [
+        "| damage | expected | " + " | ".join(f"Spark {version}" for version in labs) + " |",
+        "|---" * (len(labs) + 2) + "|",
+    ]
+    wrong: list[str] = []
+    healthy = [_healthy(lab, wrong) for lab in labs.values()]
+    lines.append("| none: healthy | no error | " + " | ".join(healthy) + " |")
+    for damage in DAMAGES:
+        cells = [_cell(damage, lab, wrong) for lab in labs.values()]
+        expected = ", ".join(damage.codes or damage.also) or "no error"
+        lines.append(f"| {damage.name} | {expected} | " + " | ".join(cells) + " |")
+    PAGE.write_text(HEAD + "\n".join(lines) + "\n")
+    print("\n".join([*lines, *wrong]))
+    return 1 if wrong else 0
+
+
+def _healthy(lab: Path, wrong: list[str]) -> str:
+    made = [Made(lab / recipe.name) for recipe in RECIPES if (lab / recipe.name).is_dir()]
+    told = {each.root: _errors(each, read_data=True) for each in made}
+    wrong += [f"{root}: {sorted(codes)}" for root, codes in told.items() if codes]
+    return f"{len(made)} of {len(made)}"
+
+
+def _cell(damage: Damage, lab: Path, wrong: list[str]) -> str:
+    tried = [recipe for recipe in damage.recipes if (lab / recipe).is_dir()]
+    found = 0
+    for recipe in tried:
+        with tempfile.TemporaryDirectory() as scratch:
+            made = Made(Path(shutil.copytree(lab / recipe, Path(scratch) / recipe)))
+            damage.change(made)
+            told = _errors(made, read_data=damage.read_data)
+        right = told == set(damage.codes) if damage.exact else set(damage.codes) <= told
+        found += right
+        if not right:
+            wrong.append(f"{damage.name} on {lab.name}/{recipe}: {sorted(told)}")
+    return f"{found} of {len(tried)}" if tried else "-"
+
+
+def _errors(made: Made, *, read_data: bool) -> set[str]:
+    sink = open_storage(str(made.sink), read_only=True) if made.sink else None
+    storage = open_storage(str(made.checkpoint), read_only=True)
+    found = verify(storage, sink, read_data=read_data)
+    return {finding.code for finding in found if finding.severity is Severity.ERROR}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
