@@ -340,7 +340,34 @@ def temporary_file(made: Made) -> None:
     (made.checkpoint / "offsets" / ".99.1b2c.tmp").write_text("v1")
 
 
+def temporary_state_file(made: Made) -> None:
+    (made.checkpoint / "state/0/0/.99.delta.1b2c.TID7.tmp").write_bytes(b"")
+
+
+def source_compact_huge(made: Made) -> None:
+    """Mostly a hole, with its true last line at the end."""
+    path = max(made.source_log.glob("*.compact"), key=lambda p: int(p.name.split(".")[0]))
+    last = path.read_bytes().rsplit(b"\n", 1)[1]
+    with path.open("r+b") as stream:
+        stream.seek(65 << 20)
+        stream.write(b"\n" + last)
+
+
 DAMAGES = (
+    Damage(
+        "temporary state file left",
+        temporary_state_file,
+        ("agg-hdfs", "dedup-hdfs"),
+        (),
+        also=("SG-TEMPORARY-FILES",),
+    ),
+    Damage(
+        "huge compact file",
+        source_compact_huge,
+        ("stateless-parquet", "agg-hdfs"),
+        (),
+        also=("SG-COMPACT-GROWTH",),
+    ),
     Damage(
         "offsets empty",
         offsets_empty,

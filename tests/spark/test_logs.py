@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat
 from sluicegate.positions import Positions
-from sluicegate.spark.checkpoint import operator_ids
+from sluicegate.spark.checkpoint import operator_ids, read_query_id
 from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.file_log import (
     LogSize,
@@ -250,6 +250,10 @@ def _read_offsets(storage: LocalStorage) -> object:
     return read_offsets(storage, 0)
 
 
+def _read_metadata(storage: LocalStorage) -> object:
+    return read_query_id(storage)
+
+
 def _read_commit(storage: LocalStorage) -> object:
     return read_commit(storage, 0)
 
@@ -271,6 +275,7 @@ def _read_operator(storage: LocalStorage) -> object:
     [
         ("offsets/0", [V1, V2], _read_offsets),
         ("commits/0", [COMMIT_V2, COMMIT_V3], _read_commit),
+        ("metadata", ['{"id":"1c450517-6386-4903-b137-0cce41d8af30"}'], _read_metadata),
         ("sources/0/0", [SOURCE_LOG], _read_source),
         ("_spark_metadata/0", [SINK_LOG], _read_sink),
         ("state/0/_metadata/metadata", [OPERATOR], _read_operator),

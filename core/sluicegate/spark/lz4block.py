@@ -40,6 +40,10 @@ _OTHER_CODECS = {
 }
 
 
+class Torn(Corrupt):
+    """A file ends too early, which Spark notices only if it needs what is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Header:
     method: int
@@ -51,8 +55,8 @@ class _Header:
 def blocks(stream: BinaryIO, place: str) -> Iterator[bytes]:
     """The unpacked bytes of each block, at most two blocks in memory.
 
-    Raises `Corrupt` naming the byte of the file, also if the last block is not an end block, and
-    `UnsupportedFormat` if the file is packed with another codec.
+    Raises `Corrupt` naming the byte of the file, `Torn` if it ends elsewhere than behind an end
+    block, and `UnsupportedFormat` if it is packed with another codec.
     """
     position, ended = 0, False
     while head := _read(stream, _HEADER.size):
@@ -60,20 +64,22 @@ def blocks(stream: BinaryIO, place: str) -> Iterator[bytes]:
         data = _read(stream, header.packed)
         if len(data) < header.packed:
             at = position + len(head) + len(data)
-            raise _corrupt(place, at, f"ends inside a block of {header.packed} bytes")
+            raise _torn(place, at, f"ends inside a block of {header.packed} bytes")
         if header.raw:
             yield _unpack(header, data, position, place)
         ended = not header.raw
         position += len(head) + len(data)
     if not ended:
-        raise _corrupt(place, position, "ends without an end block" if position else "is empty")
+        raise _torn(place, position, "ends without an end block" if position else "is empty")
 
 
 def _header(head: bytes, position: int, place: str) -> _Header:
-    if not head.startswith(MAGIC):
-        raise _no_magic(head, position, place)
+    if position == 0:
+        _refuse_other_codec(head, place)
     if len(head) < _HEADER.size:
-        raise _corrupt(place, position + len(head), "ends inside the header of a block")
+        raise _torn(place, position + len(head), "ends inside the header of a block")
+    if not head.startswith(MAGIC):
+        raise _corrupt(place, position, "a block does not start with LZ4Block")
     _, token, packed, raw, checksum = _HEADER.unpack(head)
     method = token & 0xF0
     limit = 1 << (LEVEL_BASE + (token & 0x0F))
@@ -88,17 +94,14 @@ def _header(head: bytes, position: int, place: str) -> _Header:
     return _Header(method, packed, raw, checksum)
 
 
-def _no_magic(head: bytes, position: int, place: str) -> Corrupt | UnsupportedFormat:
-    codec = next((name for start, name in _OTHER_CODECS.items() if head.startswith(start)), None)
-    if position == 0 and codec is not None:
-        return UnsupportedFormat(
-            f"{place} is packed with {codec}; its content is not judged",
-            hint="this release reads state files packed with lz4, which is Spark's default",
-            place=place,
-        )
-    if MAGIC.startswith(head):
-        return _corrupt(place, position + len(head), "ends inside the header of a block")
-    return _corrupt(place, position, "a block does not start with LZ4Block")
+def _refuse_other_codec(head: bytes, place: str) -> None:
+    for start, codec in _OTHER_CODECS.items():
+        if head.startswith(start):
+            raise UnsupportedFormat(
+                f"{place} is packed with {codec}; its content is not judged",
+                hint="this release reads state files packed with lz4, which is Spark's default",
+                place=place,
+            )
 
 
 def _fits(method: int, packed: int, raw: int) -> bool:
@@ -137,3 +140,7 @@ def _read(stream: BinaryIO, size: int) -> bytes:
 
 def _corrupt(place: str, position: int, what: str) -> Corrupt:
     return Corrupt(f"{place}, byte {position}: {what}", place=place)
+
+
+def _torn(place: str, position: int, what: str) -> Torn:
+    return Torn(f"{place}, byte {position}: {what}", place=place)

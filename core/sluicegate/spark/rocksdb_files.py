@@ -30,7 +30,7 @@ MOST_UNPACKED = 1 << 30
 
 _MOST_DIRECTORY = 1 << 20
 _PIECE = 1 << 16
-# What zipfile raises for damage, depending on where it is.
+# What zipfile raises for damage, depending on where it is and on the version of Python.
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,

@@ -26,17 +26,19 @@ from __future__ import annotations
 
 import re
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import BinaryIO
 
 from sluicegate.errors import Corrupt, UnsupportedFormat
 from sluicegate.spark.log import parse_json
-from sluicegate.spark.lz4block import blocks
+from sluicegate.spark.lz4block import Torn, blocks
 
 NEWEST_CHANGELOG = 4
 _END = -1
 _DELETED = -1
+_PUT, _DELETE, _MERGE, _DELETE_RANGE = 0x01, 0x10, 0x11, 0x20
 _I32 = struct.Struct(">i")
 _U16 = struct.Struct(">H")
 _VERSION = re.compile(rb"v(0|[1-9][0-9]{0,4})")
@@ -49,14 +51,6 @@ class StateKind(Enum):
     SNAPSHOT = "snapshot"
     CHANGELOG = "changelog"
     ZIP = "zip"
-
-
-class _Tag(Enum):
-    END = 0x00
-    PUT = 0x01
-    DELETE = 0x10
-    MERGE = 0x11
-    DELETE_RANGE = 0x20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -105,7 +99,6 @@ def scan(stream: BinaryIO, kind: StateKind, place: str) -> Payload:
         tally.plain(reader)
     else:
         tally.typed(reader)
-    end = reader.position
     return Payload(
         kind=kind,
         version=version,
@@ -115,7 +108,7 @@ def scan(stream: BinaryIO, kind: StateKind, place: str) -> Payload:
         range_deletes=tally.range_deletes,
         key_bytes=tally.key_bytes,
         value_bytes=tally.value_bytes,
-        raw_bytes=end,
+        raw_bytes=reader.position,
         lineage=lineage,
         remark=reader.remark(),
     )
@@ -137,8 +130,9 @@ def _header(reader: _Reader) -> tuple[int, tuple[LineageItem, ...]]:
 def _changelog_version(reader: _Reader) -> int:
     start = reader.peek(_U16.size)
     length = _U16.unpack(start)[0] if len(start) == _U16.size else 0
-    # No more than needed is looked at: a version 1 file may end here, or have a damaged end.
-    found = _VERSION.fullmatch(reader.peek(2 + length)[2:]) if 2 <= length <= 6 else None
+    # Like Spark, which reads a text to look for a version, and so stumbles over damage behind the
+    # last record of a short file without a version. That the file ends first is fine.
+    found = _VERSION.fullmatch(reader.peek(_U16.size + length)[_U16.size :])
     version = int(found[1]) if found else 1
     if not 1 <= version <= NEWEST_CHANGELOG:
         raise reader.unsupported(f"a changelog of version {version}", 0)
@@ -167,6 +161,7 @@ class _Tally:
         self._deletes_allowed = kind is not StateKind.SNAPSHOT
 
     def plain(self, reader: _Reader) -> None:
+        self._inside_block(reader)
         while (length := reader.int32("a key length")) != _END:
             self.key_bytes += reader.skip(length, "a key")
             length = reader.int32("a value length")
@@ -175,36 +170,47 @@ class _Tally:
             else:
                 self.value_bytes += reader.skip(length, "a value")
                 self.puts += 1
+            self._inside_block(reader)
+
+    def _inside_block(self, reader: _Reader) -> None:
+        """Count the records that lie whole in the block, which is three times as fast."""
+        block, at, size, int32 = reader.block, reader.at, len(reader.block), _I32.unpack_from
+        least = _DELETED if self._deletes_allowed else 0
+        keys = records = deletes = 0
+        with suppress(struct.error):  # raised when a length lies in the next block
+            while (key := int32(block, at)[0]) >= 0:
+                (value,) = int32(block, at + 4 + key)
+                end = at + 8 + key + value if value >= 0 else at + 8 + key
+                if value < least or end > size:
+                    break
+                deletes += value < 0
+                records += 1
+                keys += key
+                at = end
+        self.puts += records - deletes
+        self.deletes += deletes
+        self.key_bytes += keys
+        self.value_bytes += at - reader.at - 8 * records - keys
+        reader.at = at
 
     def typed(self, reader: _Reader) -> None:
-        while (tag := self._tag(reader)) is not _Tag.END:
+        while tag := reader.take(1, "a record type")[0]:
+            if tag not in (_PUT, _DELETE, _MERGE, _DELETE_RANGE):
+                # The bytes match their checksum, so this is no damage: Spark 4.3 brought a type of
+                # record without a new version of the format.
+                raise reader.unsupported(f"a record of type {tag:#04x}", reader.position - 1)
             self.key_bytes += reader.counted("a key")
-            match tag:
-                case _Tag.PUT:
-                    self.value_bytes += reader.counted("a value")
-                    self.puts += 1
-                case _Tag.MERGE:
-                    self.value_bytes += reader.counted("a value")
-                    self.merges += 1
-                case _Tag.DELETE_RANGE:
-                    self.key_bytes += reader.counted("the end of a key range")
-                    self.range_deletes += 1
-                case _:
-                    if (length := reader.int32("a value length")) != _DELETED:
-                        raise reader.fault(f"a deleted key has a value of {length} bytes", back=4)
-                    self.deletes += 1
-
-    @staticmethod
-    def _tag(reader: _Reader) -> _Tag:
-        value = reader.take(1, "a record type")[0]
-        try:
-            return _Tag(value)
-        except ValueError:
-            # The bytes match their checksum, so this is no damage: Spark 4.3 brought a type of
-            # record without a new version of the format.
-            raise reader.unsupported(
-                f"a record of type {value:#04x}", reader.position - 1
-            ) from None
+            if tag == _DELETE:
+                if (length := reader.int32("a value length")) != _DELETED:
+                    raise reader.fault(f"a deleted key has a value of {length} bytes", back=4)
+                self.deletes += 1
+            elif tag == _DELETE_RANGE:
+                self.key_bytes += reader.counted("the end of a key range")
+                self.range_deletes += 1
+            else:
+                self.value_bytes += reader.counted("a value")
+                self.puts += tag == _PUT
+                self.merges += tag == _MERGE
 
 
 class _Reader:
@@ -212,27 +218,28 @@ class _Reader:
 
     def __init__(self, stream: BinaryIO, place: str) -> None:
         self.place = place
-        self._blocks = blocks(stream, place)
-        self._block = b""
-        self._at = 0
+        self._more = blocks(stream, place)
+        self.block = b""
+        self.at = 0
         self._before = 0
+        self._torn: Torn | None = None
 
     @property
     def position(self) -> int:
-        return self._before + self._at
+        return self._before + self.at
 
     def peek(self, size: int) -> bytes:
         """The next `size` bytes, or fewer at the end, without moving on."""
-        while len(self._block) - self._at < size and (block := next(self._blocks, None)):
-            self._before += self._at
-            self._block, self._at = self._block[self._at :] + block, 0
-        return self._block[self._at : self._at + size]
+        while len(self.block) - self.at < size and (block := self._next_block()):
+            self._before += self.at
+            self.block, self.at = self.block[self.at :] + block, 0
+        return self.block[self.at : self.at + size]
 
     def take(self, size: int, what: str) -> bytes:
-        data = self._block[self._at : self._at + size]
+        data = self.block[self.at : self.at + size]
         if len(data) < size and len(data := self.peek(size)) < size:
-            raise self.fault(f"ends inside {what}", self.position + len(data))
-        self._at += size
+            raise self._torn or self.fault(f"ends inside {what}", self.position + len(data))
+        self.at += size
         return data
 
     def int32(self, what: str) -> int:
@@ -248,13 +255,13 @@ class _Reader:
         if size < 0:
             raise self.fault(f"{what} has the length {size}", back=_I32.size)
         left = size
-        while left > (here := len(self._block) - self._at):
+        while left > (here := len(self.block) - self.at):
             left -= here
-            self._before += len(self._block)
-            self._block, self._at = next(self._blocks, b""), 0
-            if not self._block:
-                raise self.fault(f"ends inside {what} of {size} bytes")
-        self._at += left
+            self._before += len(self.block)
+            self.block, self.at = self._next_block(), 0
+            if not self.block:
+                raise self._torn or self.fault(f"ends inside {what} of {size} bytes")
+        self.at += left
         return size
 
     def text(self, what: str) -> bytes:
@@ -263,12 +270,24 @@ class _Reader:
 
     def remark(self) -> str | None:
         """What is wrong with the rest of the file, or None."""
-        rest = len(self._block) - self._at
+        rest = len(self.block) - self.at
         try:
-            rest += sum(len(block) for block in self._blocks)
+            while block := self._next_block():
+                rest += len(block)
+            wrong: Corrupt | None = self._torn
         except Corrupt as e:
-            return f"behind the last record: {e.message}"
+            wrong = e
+        if wrong is not None:
+            return f"behind the last record: {wrong.message}"
         return f"{rest} bytes behind the last record" if rest else None
+
+    def _next_block(self) -> bytes:
+        """The next block; empty at the end, also of a torn file."""
+        try:
+            return next(self._more, b"")
+        except Torn as e:
+            self._torn = e
+            return b""
 
     def fault(self, what: str, position: int | None = None, *, back: int = 0) -> Corrupt:
         at = self.position - back if position is None else position

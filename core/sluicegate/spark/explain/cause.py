@@ -9,6 +9,7 @@ from functools import cached_property
 
 from sluicegate.findings import Rule
 
+LAST_RESORT = "*"
 VERIFY = "checkpoint verify {checkpoint}"
 VERIFY_DATA = "checkpoint verify {checkpoint} --read-data"
 
@@ -30,6 +31,7 @@ class Site(Enum):
     # Known, so that what is thrown there is not taken for something above.
     SHUFFLE = r"\.(?:ShuffleBlockFetcherIterator|BlockStoreShuffleReader)[.$]"
     INPUT = r"\.FileScanRDD[.$]"
+    ELSEWHERE = r"(?!)"
 
 
 _FRAME = re.compile("|".join(f"(?P<{site.name}>{site.value})" for site in Site))
@@ -70,6 +72,11 @@ class Cause:
         names = "|".join(re.escape(name) for name in self.classes)
         named = [rf"(?<![A-Z_])(?:{names})(?![A-Z_])"] if names else []
         return re.compile("|".join((*named, *self.texts)))
+
+    @property
+    def is_last_resort(self) -> bool:
+        """Whether it is only told if the log tells nothing else."""
+        return self.family == LAST_RESORT
 
     def is_certain(self, site: Site | None) -> bool | None:
         """Whether a match whose trace comes from `site` is certain; None if it is no match."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from sluicegate.spark.explain.cause import Site
-
 Facts = dict[str, str]
 
 _LONGEST_PATH = 1024
@@ -21,7 +19,9 @@ _ROOT = re.compile(r"(?:[\w-]{1,40}=)?(?P<root>(?:[A-Za-z][A-Za-z0-9+.-]{0,20}:/
 _QUERY = re.compile(r"\[id = (?P<query>[0-9a-f-]{36}), runId = (?P<run>[0-9a-f-]{36})\]")
 _SHORT_QUERY = re.compile(r"\[queryId = (?P<query>[0-9a-f-]{1,36})\]")
 _BATCH = re.compile(r"\[batchId = (?P<batch>\d{1,19})\]")
-_LOCATION = re.compile(r"[Cc]heckpoint ?[Ll]ocation '?(?P<checkpoint>[a-z][a-z0-9+.-]{0,20}:/[^\s']{1,1024})")
+_LOCATION = re.compile(
+    r"[Cc]heckpoint [Ll]ocation:? '?(?P<checkpoint>(?:[a-z][a-z0-9+.-]{0,20}:)?/[^\s']{1,1024})"
+)
 _STARTED = re.compile(r"Use (?P<checkpoint>\S.{0,1023}?) to store the query checkpoint")
 _RESOLVED = re.compile(r"Checkpoint root .{1,1024}? resolved to (?P<checkpoint>.{1,1024})\.$")
 

@@ -11,6 +11,10 @@ from sluicegate.spark.explain.cause import Cause
 _FAMILY = "kafka"
 _SHOW = "offsets show {checkpoint}"
 _TOPIC_PARTITION = r"(?P<topic_partition>[\w.-]{1,249}-\d{1,9})"
+_CHANGED = (
+    rf"Partition {_TOPIC_PARTITION}(?:'s)? offset was changed from "
+    r"(?P<checkpoint_offset>\d{1,19}) to (?P<kafka_offset>\d{1,19})"
+)
 _SEE_FIRST = (
     "Do not just set failOnDataLoss=false: first see how much is missing and whether it can be "
     "had from elsewhere. `sluicegate offsets reset` then moves on to what Kafka has."
@@ -64,10 +68,7 @@ KAFKA_CAUSES = (
             "PARTITION_OFFSET_CHANGED",
             "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
         ),
-        texts=(
-            rf"Partition {_TOPIC_PARTITION}(?:'s)? offset was changed from "
-            r"(?P<checkpoint_offset>\d{1,19}) to (?P<kafka_offset>\d{1,19})",
-        ),
+        texts=(_CHANGED,),
         family=_FAMILY,
     ),
     Cause(
@@ -141,7 +142,10 @@ KAFKA_CAUSES = (
         UNREACHABLE,
         _ASK_BROKERS,
         _SHOW,
-        texts=(r"apache\.kafka\.\S{1,99}TimeoutException", r"Bootstrap broker .{1,300} disconnected"),
+        texts=(
+            r"apache\.kafka\.\S{1,99}TimeoutException",
+            r"Bootstrap broker .{1,300} disconnected",
+        ),
         weak=True,
         family=_FAMILY,
     ),

@@ -7,10 +7,9 @@ damaging real checkpoints and starting Spark 3.5, 4.0 and 4.3 on them.
 from __future__ import annotations
 
 from sluicegate.spark import rules
-from sluicegate.spark.explain.cause import Cause, Site
+from sluicegate.spark.explain.cause import LAST_RESORT, Cause, Site
 
-_LOG_CUT = "log-cut"
-_BATCH_GONE = "batch-gone"
+_LOG = "log"
 _UNREADABLE = r"Failed to read log file \S{1,1024}"
 _NOT_FOUND = r"Unable to find batch \S{1,1024}"
 _JSON_CUT = (
@@ -52,14 +51,14 @@ LOG_CAUSES = (
         rules.METADATA_DAMAGED,
         _WRITE_ID,
         texts=(r"Error reading stream metadata from (?P<checkpoint>\S{1,1024})/metadata",),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.METADATA_DAMAGED,
         _WRITE_ID,
         texts=(*_JSON_CUT, r"MappingException"),
         sites=(Site.METADATA,),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.UNKNOWN_VERSION,
@@ -77,7 +76,7 @@ LOG_CAUSES = (
             rf"(?:{_UNREADABLE}|{_NOT_FOUND})/_spark_metadata/",
             r"/_spark_metadata/\d{1,19}\.compact doesn't exist",
         ),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.SINK_LOG_GAP,
@@ -86,7 +85,7 @@ LOG_CAUSES = (
         "audit {checkpoint} --sink {sink}",
         texts=(*_JSON_CUT, r"Incomplete log file"),
         sites=(Site.SINK,),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.SOURCE_LOG_GAP,
@@ -95,14 +94,14 @@ LOG_CAUSES = (
             rf"(?:{_UNREADABLE}|{_NOT_FOUND})/sources/",
             r"/sources/\S{1,200}\.compact doesn't exist",
         ),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.SOURCE_LOG_GAP,
         _KEEP_SOURCE_LOG,
         texts=(_BATCH, r"\bbatches \((?P<first>\d{1,19}), ", r"Incomplete log file", *_JSON_CUT),
         sites=(Site.SOURCE,),
-        family=_BATCH_GONE,
+        family=_LOG,
     ),
     Cause(
         rules.COMMIT_EMPTY,
@@ -111,14 +110,14 @@ LOG_CAUSES = (
             r"Incomplete log file in the offset commit log",
             rf"{_UNREADABLE}/commits/(?P<batch>\d{{1,19}})",
         ),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.COMMIT_EMPTY,
         _COMMIT_MAY_GO,
         texts=(*_JSON_CUT, r"Incomplete log file"),
         sites=(Site.COMMITS,),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.OFFSETS_EMPTY,
@@ -129,7 +128,7 @@ LOG_CAUSES = (
             r"There are \[0\] sources in the checkpoint offsets",
             r"Log file was malformed: failed to read correct log version",
         ),
-        family=_LOG_CUT,
+        family=_LOG,
     ),
     Cause(
         rules.OFFSETS_EMPTY,
@@ -137,14 +136,14 @@ LOG_CAUSES = (
         texts=(r"Incomplete log file", r"next on empty iterator", *_JSON_CUT),
         sites=(Site.OFFSETS,),
         bare=True,
-        family=_LOG_CUT,
+        family=_LOG,
         also=(rules.COMMIT_EMPTY, rules.SOURCE_LOG_GAP, rules.METADATA_DAMAGED),
     ),
     Cause(
         rules.OFFSETS_GAP,
         _REWRITE_GAP,
         texts=(r"The offset log for batch (?P<batch>\d{1,19}) doesn't exist",),
-        family=_BATCH_GONE,
+        family=_LOG,
     ),
     Cause(
         rules.OFFSETS_GAP,
@@ -152,7 +151,7 @@ LOG_CAUSES = (
         texts=(_BATCH,),
         sites=(Site.START,),
         bare=True,
-        family=_BATCH_GONE,
+        family=_LOG,
         also=(rules.SOURCE_LOG_GAP,),
     ),
     Cause(
@@ -171,17 +170,23 @@ LOG_CAUSES = (
     ),
     Cause(
         rules.WRITERS_TWO,
-        "See whether another query writes there: a driver that the cluster manager started "
-        "again, a second deployment. If there is none, a batch is committed whose offsets file "
-        "is gone, and `sluicegate checkpoint verify` says so.",
+        "Look for the other query: a driver that the cluster manager started again, a second "
+        "deployment. Stop one of them; then have the checkpoint checked.",
         "status {checkpoint}",
-        classes=("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY"),
+        classes=("CONCURRENT_QUERY",),
         texts=(
-            r"Multiple streaming jobs detected for (?P<batch>\d{1,19})",
             r"as another query with same id is already active",
             r"Multiple streaming queries are concurrently using",
             r"rename destination (?P<checkpoint>\S{1,1024})/metadata already exists",
         ),
+    ),
+    Cause(
+        rules.WRITERS_TWO,
+        "If verify finds the checkpoint sound, another query writes there: a driver that the "
+        "cluster manager started again, a second deployment. Otherwise a batch is committed whose "
+        "offsets file is gone.",
+        classes=("CONCURRENT_STREAM_LOG_UPDATE",),
+        texts=(r"Multiple streaming jobs detected for (?P<batch>\d{1,19})",),
         also=(rules.OFFSETS_BEHIND_COMMIT,),
     ),
     Cause(
@@ -190,5 +195,6 @@ LOG_CAUSES = (
         "again. The way back is `sluicegate checkpoint rollback`.",
         texts=(r"latest batch id is \d{1,19}, which is not trailing batchid (?P<batch>\d{1,19})",),
         weak=True,
+        family=LAST_RESORT,
     ),
 )

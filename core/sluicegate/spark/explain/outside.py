@@ -6,10 +6,17 @@ Their rules are registered here, because only a log can tell them. Order counts,
 from __future__ import annotations
 
 from sluicegate.findings import Severity, rule
-from sluicegate.spark.explain.cause import VERIFY, Cause, Site
+from sluicegate.spark.explain.cause import LAST_RESORT, VERIFY, Cause, Site
 
-LAST_RESORT = "*"
 _INSPECT = "checkpoint inspect {checkpoint}"
+_OTHER_SOURCES = (
+    r"There are \[(?P<sources>\d{1,9})\] sources in the checkpoint offsets and now there are "
+    r"\[(?P<sources_now>\d{1,9})\]"
+)
+_NOT_RESUMABLE = (
+    r"does not support recovering from checkpoint location"
+    r"(?:\. Delete (?P<checkpoint>\S{1,1024})/offsets)?"
+)
 
 FULL = rule(
     "SG-STORAGE-FULL",
@@ -106,9 +113,10 @@ FUNCTION = rule(
 INPUT = rule(
     "SG-INPUT-MISSING",
     Severity.ERROR,
-    "an input file of the batch is gone",
-    "A file that the source has listed was deleted or moved before it was read. The batch fails "
-    "at each start until the file is back; its rows are lost if it is not.",
+    "an input file or directory is gone",
+    "A file that the source has listed was deleted or moved before it was read, or the directory "
+    "it reads is not there. Spark stops at each start until it is back; rows of files that stay "
+    "away are lost.",
 )
 
 OUTSIDE_CAUSES = (
@@ -230,18 +238,14 @@ OUTSIDE_CAUSES = (
         "Give the query the sources it had, in their order. A source of another kind needs a "
         "fresh checkpoint, seeded at the offsets it should start from.",
         _INSPECT,
-        texts=(
-            r"There are \[(?P<sources>\d{1,9})\] sources in the checkpoint offsets and now there "
-            r"are \[(?P<sources_now>\d{1,9})\]",
-            r"No usable value for logOffset",
-        ),
+        texts=(_OTHER_SOURCES, r"No usable value for logOffset"),
     ),
     Cause(
         SINK,
         "Use a sink that can go on, or give this one its own checkpoint. Do not delete the "
         "offsets of a checkpoint that another job uses.",
         _INSPECT,
-        texts=(r"This query does not support recovering from checkpoint location",),
+        texts=(_NOT_RESUMABLE,),
     ),
     Cause(
         PARTLY_READ,
@@ -256,9 +260,9 @@ OUTSIDE_CAUSES = (
         "may be lost: spark.sql.files.ignoreMissingFiles=true for one start.",
         VERIFY,
         texts=(
-            r"FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file "
-            r"(?P<path>\S{1,1024}?)\.? ",
+            r"NOT_EXIST\] Encountered error while reading file (?P<path>\S{1,1024}?)\.(?:\s|$)",
             r"SparkFileNotFoundException: File (?P<path2>\S{1,1024}) does not exist",
+            r"PATH_NOT_FOUND\] Path does not exist: (?P<path22>\S{1,1024}?)\.(?:\s|$)",
         ),
     ),
     Cause(

@@ -1,4 +1,4 @@
-"""Causes in the checkpoint's state files; order counts, and the texts are real ones as in `logs`."""
+"""Causes in the checkpoint's state files. Order counts, and the texts are real, as in `logs`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from sluicegate.spark.explain.outside import OPERATORS
 
 _STATE = "state"
 _NO_FILE = r"(?:FileNotFoundException|NoSuchFileException|NoSuchKey|No such file)"
+# Partition 0 is in every query: its absence says nothing about the number of partitions.
+_NO_FIRST_VERSION = (
+    rf"(?:Error reading|{_NO_FILE}).{{1,1024}}/state/\d{{1,9}}/[1-9]\d{{0,8}}/"
+    r"(?:[A-Za-z][\w-]{0,99}/)?1\.(?:delta|changelog)"
+)
 _ROLL_BACK = (
     "Have all state files decoded: that finds the last batch whose state still loads, to which "
     "the checkpoint can be rolled back."
@@ -78,13 +83,10 @@ STATE_CAUSES = (
         "This partition has no state at all. Either spark.sql.shuffle.partitions was raised in "
         "the offset log by hand, or the partition's directory is lost, or another state store "
         "provider wrote it: verify tells which.",
-        texts=(
-            rf"(?:Error reading|{_NO_FILE}).{{1,1024}}/state/\d{{1,9}}/[1-9]\d{{0,8}}/"
-            r"(?:[A-Za-z][\w-]{0,99}/)?1\.(?:delta|changelog)",
-        ),
+        texts=(_NO_FIRST_VERSION,),
         weak=True,
         family=_STATE,
-        also=(rules.STATE_MISSING,),
+        also=(rules.STATE_MISSING, rules.COMMIT_EMPTY),
     ),
     Cause(
         rules.STATE_MISSING,

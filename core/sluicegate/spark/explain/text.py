@@ -5,17 +5,26 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import itertools
 import json
+import os
 import re
+import shlex
+import stat
+import sys
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
-from sluicegate.errors import Corrupt, StorageFailed, UnsupportedFormat
+from sluicegate.errors import Corrupt, NotFound, StorageFailed, UnsupportedFormat, UsageError
 
 # Longer lines are cut. Stack traces folded into one line of JSON are about a tenth of this.
 MAX_LINE = 256 * 1024
+STANDARD_INPUT = "-"
 _PEEK = 8192
+_TELL_EVERY = 10_000
 _GZIP = b"\x1f\x8b"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,32}[@-~]")
@@ -23,11 +32,37 @@ _MESSAGES = ("msg", "message", "log")
 _T = TypeVar("_T")
 
 
-def read_lines(stream: io.BufferedReader, name: str) -> Iterator[str]:
+@contextmanager
+def opened(log: str) -> Iterator[io.BufferedReader]:
+    """The bytes of a log: a file, or standard input if it is `-`."""
+    if log == STANDARD_INPUT:
+        yield sys.stdin.buffer  # type: ignore[misc]
+        return
+    path = Path(log)
+    if path.is_dir():
+        hint = f"if it is a checkpoint: sluicegate checkpoint verify {shlex.quote(log)}"
+        raise UsageError(f"{log} is a directory, not a log", hint=hint)
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError as e:
+        hint = "give the driver's log, or - and paste the error"
+        raise NotFound(f"{log} does not exist", hint=hint, place=log) from e
+    except OSError as e:
+        raise StorageFailed(f"{log}: {(e.strerror or str(e)).lower()}", place=log) from e
+    with stream:
+        yield stream
+
+
+def read_lines(
+    stream: io.BufferedReader,
+    name: str,
+    on_progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Iterator[str]:
     """The lines of a log: plain or gzipped, UTF-8, UTF-16 or nearly; no other binary file."""
+    size, packed = _size(stream), stream
     head = _translated(lambda: stream.peek(_PEEK)[:_PEEK], name)
     if head.startswith(_GZIP):
-        stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))  # type: ignore[type-var]
+        stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))
         head = _translated(lambda: stream.peek(_PEEK)[:_PEEK], name)
     encoding = "utf-16" if head.startswith(_UTF16) else "utf-8-sig"
     if b"\0" in head and encoding != "utf-16":
@@ -37,10 +72,19 @@ def read_lines(stream: io.BufferedReader, name: str) -> Iterator[str]:
             place=name,
         )
     text = io.TextIOWrapper(stream, encoding, errors="backslashreplace")
-    while line := _translated(lambda: text.readline(MAX_LINE), name):
-        yield line
-        while line and not line.endswith("\n"):
+    try:
+        for number in itertools.count(1):
+            if size and number % _TELL_EVERY == 0:
+                on_progress(packed.tell(), size)
             line = _translated(lambda: text.readline(MAX_LINE), name)
+            if not line:
+                return
+            yield line
+            while line and not line.endswith("\n"):
+                line = _translated(lambda: text.readline(MAX_LINE), name)
+    finally:
+        # Else it would close the stream, which is the caller's.
+        text.detach()
 
 
 def clean(line: str) -> str:
@@ -85,6 +129,15 @@ def _thrown(exception: dict[str, Any]) -> Iterator[str]:
 
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _size(stream: io.BufferedReader) -> int:
+    """The size of a regular file; 0 of anything whose end is not known."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _translated(read: Callable[[], _T], name: str) -> _T:

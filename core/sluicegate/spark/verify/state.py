@@ -29,6 +29,7 @@ def check_state(look: Look) -> Iterator[Finding]:
     yield from _check_ahead(look, stores)
     yield from check_loadable(look, stores)
     yield from _check_partitions(look, operators, stores)
+    yield from _check_temporary(look, stores)
 
 
 def needed_version(look: Look) -> int | None:
@@ -151,6 +152,13 @@ def _half_done_repartition(look: Look) -> Finding | None:
     place = f"{look.storage.uri}/offsets/{newest.batch}"
     repair = f"sluicegate checkpoint repair {look.storage.uri}"
     return rules.REPARTITION_HALF_DONE.at(place, detail, repair=repair)
+
+
+def _check_temporary(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
+    left = [f"{s.directory}/{name}" for s in stores for name in s.listing.temporary]
+    if left:
+        detail = f"{len(left)} files, such as {left[0]}"
+        yield rules.TEMPORARY_FILES.at(f"{look.storage.uri}/{STATE}", detail)
 
 
 def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
