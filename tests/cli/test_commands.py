@@ -158,6 +158,13 @@ class TestStatus:
         folded = "".join(line[at:].strip() for line in lines)
         assert folded == f"{installation}/gone{installation}/orders"
 
+    def test_many_findings_of_one_code_do_not_bury_the_others(self, tmp_path: Path) -> None:
+        gone = "".join(f'[targets.t{n}]\ncheckpoint = "gone{n}"\n' for n in range(30))
+        (tmp_path / "sluicegate.toml").write_text(gone)
+        _, text = Terminal("status", cwd=tmp_path, columns=200).finish_plain()
+        assert text.count("error SG-TARGET-MISSING") == 10
+        assert "... and 20 more SG-TARGET-MISSING; see them all with --json" in text
+
     def test_one_target(self, sg: Sg, installation: Path) -> None:
         assert sg("status", "orders").stdout == (
             "target\torders\n"

@@ -60,6 +60,13 @@ def test_the_lineage_of_a_file_that_spark_wrote() -> None:
     assert read_lineage(io.BytesIO(enc.REAL[CHANGELOG, 2]), "f") == ()
 
 
+def test_a_lineage_that_is_torn_off() -> None:
+    data = enc.lz4(enc.changelog(3, [], [(1, enc.UID)]), 16)
+    for size in range(len(data) - 60):
+        with pytest.raises(Corrupt, match=f"f, byte {size}: "):
+            read_lineage(io.BytesIO(data[:size]), "f")
+
+
 @given(
     st.integers(1, 4).flatmap(
         lambda version: st.tuples(
@@ -141,9 +148,10 @@ def test_what_lies_behind_the_last_record_is_a_remark() -> None:
     assert (
         scan(io.BytesIO(twice), DELTA, "f").remark == f"{len(payload)} bytes behind the last record"
     )
-    junk = scan(io.BytesIO(enc.lz4(payload) + b"junk"), DELTA, "f").remark
-    assert junk is not None
-    assert "does not start with LZ4Block" in junk
+    for junk, reason in ((b"junk", "ends inside the header"), (b"x" * 21, "not start with LZ4B")):
+        remark = scan(io.BytesIO(enc.lz4(payload) + junk), DELTA, "f").remark
+        assert remark is not None
+        assert reason in remark
 
 
 def test_an_empty_changelog_with_a_torn_end() -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.findings import Finding, worst_first
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
+_ALIKE = 10
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 
 
@@ -48,8 +50,7 @@ def as_tables(view: View, *, color: bool) -> str:
         for table in view.tables:
             if table.rows:
                 _print_table(console, table)
-        for finding in worst_first(view.findings or ()):
-            _print_finding(console, finding)
+        _print_findings(console, worst_first(view.findings or ()))
         for line in view.lines:
             console.print(visible(line), markup=False, soft_wrap=True)
     return captured.get()
@@ -105,6 +106,17 @@ def _print_table(console: Console, table: Table) -> None:
         grid.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     console.print(grid)
     console.print()
+
+
+def _print_findings(console: Console, found: list[Finding]) -> None:
+    """Each finding, but of one code only the first few: the rest would bury the other codes."""
+    for code, group in groupby(found, key=lambda finding: finding.code):
+        alike = list(group)
+        for finding in alike[:_ALIKE]:
+            _print_finding(console, finding)
+        if len(alike) > _ALIKE:
+            hidden = len(alike) - _ALIKE
+            console.print(f"... and {hidden} more {code}; see them all with --json\n")
 
 
 def _print_finding(console: Console, finding: Finding) -> None:

@@ -1,8 +1,7 @@
 """What is inside a delta, a snapshot and a changelog of Spark's state, counted to the last byte.
 
-The content is unpacked from LZ4Block (see `lz4block`), numbers are big-endian.
-
-Plain records (deltas and snapshots of the HDFS provider, changelog versions 1 and 3):
+The content is packed as LZ4Block (see `lz4block`), numbers are big-endian. Plain records (deltas
+and snapshots of the HDFS provider, changelog versions 1 and 3):
 
     i32 key length, key, i32 value length, value     put
     i32 key length, key, i32 -1                      delete (not in a snapshot)
@@ -39,6 +38,7 @@ NEWEST_CHANGELOG = 4
 _END = -1
 _DELETED = -1
 _PUT, _DELETE, _MERGE, _DELETE_RANGE = 0x01, 0x10, 0x11, 0x20
+_UNKNOWN_LINEAGE = "the lineage has another form than known"
 _I32 = struct.Struct(">i")
 _U16 = struct.Struct(">H")
 _VERSION = re.compile(rb"v(0|[1-9][0-9]{0,4})")
@@ -116,7 +116,11 @@ def scan(stream: BinaryIO, kind: StateKind, place: str) -> Payload:
 
 def read_lineage(stream: BinaryIO, place: str) -> tuple[LineageItem, ...]:
     """The lineage of a changelog, empty in versions 1 and 2; reads only the start of the file."""
-    return _header(_Reader(stream, place))[1]
+    reader = _Reader(stream, place)
+    _, lineage = _header(reader)
+    if reader.torn is not None:
+        raise reader.torn
+    return lineage
 
 
 def _header(reader: _Reader) -> tuple[int, tuple[LineageItem, ...]]:
@@ -146,9 +150,9 @@ def _lineage(reader: _Reader) -> tuple[LineageItem, ...]:
         found = parse_json(raw.decode(), reader.place)
         items = tuple(LineageItem(item["version"], item["checkpointUniqueId"]) for item in found)
     except (Corrupt, UnicodeDecodeError, KeyError, TypeError) as e:
-        raise reader.fault("the lineage has another form than known", start) from e
+        raise reader.fault(_UNKNOWN_LINEAGE, start) from e
     if not all(type(item.version) is int and type(item.uid) is str for item in items):
-        raise reader.fault("the lineage has another form than known", start)
+        raise reader.fault(_UNKNOWN_LINEAGE, start)
     return items
 
 
@@ -222,7 +226,7 @@ class _Reader:
         self.block = b""
         self.at = 0
         self._before = 0
-        self._torn: Torn | None = None
+        self.torn: Torn | None = None
 
     @property
     def position(self) -> int:
@@ -238,7 +242,7 @@ class _Reader:
     def take(self, size: int, what: str) -> bytes:
         data = self.block[self.at : self.at + size]
         if len(data) < size and len(data := self.peek(size)) < size:
-            raise self._torn or self.fault(f"ends inside {what}", self.position + len(data))
+            raise self.torn or self.fault(f"ends inside {what}", self.position + len(data))
         self.at += size
         return data
 
@@ -260,7 +264,7 @@ class _Reader:
             self._before += len(self.block)
             self.block, self.at = self._next_block(), 0
             if not self.block:
-                raise self._torn or self.fault(f"ends inside {what} of {size} bytes")
+                raise self.torn or self.fault(f"ends inside {what} of {size} bytes")
         self.at += left
         return size
 
@@ -272,13 +276,11 @@ class _Reader:
         """What is wrong with the rest of the file, or None."""
         rest = len(self.block) - self.at
         try:
-            while block := self._next_block():
-                rest += len(block)
-            wrong: Corrupt | None = self._torn
+            rest += sum(map(len, self._more))
         except Corrupt as e:
-            wrong = e
-        if wrong is not None:
-            return f"behind the last record: {wrong.message}"
+            return f"behind the last record: {e.message}"
+        if self.torn is not None:
+            return f"behind the last record: {self.torn.message}"
         return f"{rest} bytes behind the last record" if rest else None
 
     def _next_block(self) -> bytes:
@@ -286,7 +288,7 @@ class _Reader:
         try:
             return next(self._more, b"")
         except Torn as e:
-            self._torn = e
+            self.torn = e
             return b""
 
     def fault(self, what: str, position: int | None = None, *, back: int = 0) -> Corrupt:

@@ -24,6 +24,7 @@ CAUSES = (*LOG_CAUSES, *STATE_CAUSES, *KAFKA_CAUSES, *OUTSIDE_CAUSES)
 
 _HEAD = 256
 _LONGEST_TEXT = 64 * 1024
+_LONGEST_RECORD = 4096
 _MOST_QUERIES = 1000
 _LEVEL = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)(?=[\s:\]|,])")
 _QUIET = frozenset(("TRACE", "DEBUG", "INFO"))
@@ -119,7 +120,7 @@ class _Reader:
             self.chain.tell(number, text, matches)
 
     def _learn(self, text: str) -> None:
-        found = started(text)
+        found = started(text[:_LONGEST_RECORD])
         if found and len(self.checkpoints) < _MOST_QUERIES:
             query, checkpoint = found
             self.checkpoints.add(checkpoint)
