@@ -63,7 +63,7 @@ _sluicegate_at() {
     '')
         group=1 options=(--home --config --json --no-color --version -h --help)
         case $2 in
-        0) kind=words choices=(init demo status locks doctor) ;;
+        0) kind=words choices=(init demo status explain checkpoint offsets audit locks doctor) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -88,6 +88,100 @@ _sluicegate_at() {
         options=(--as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    explain)
+        options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    checkpoint)
+        group=1 options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=words choices=(inspect list verify diff) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint inspect')
+        options=(--as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint list')
+        options=(--last --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --last) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint verify')
+        options=(--sink --read-data --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --sink) kind=directories ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint diff')
+        options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        1) kind=files ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    offsets)
+        group=1 options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=words choices=(show export) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'offsets show')
+        options=(--batch --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --batch) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'offsets export')
+        options=(--format --batch --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --format) kind=words choices=(spark csv rpk) ;;
+        --batch) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    audit)
+        options=(--sink --since --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --sink) kind=directories ;;
+        --since) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --home) kind=directories ;;
         --config) kind=files ;;

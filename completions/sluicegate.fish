@@ -28,6 +28,8 @@ end
 function __sluicegate_is_group -a wanted
     contains -- "$wanted" \
         '' \
+        checkpoint \
+        offsets \
         locks
 end
 
@@ -44,6 +46,39 @@ function __sluicegate_takes_value -a wanted
         'status --as' \
         'status --home' \
         'status --config' \
+        'explain --home' \
+        'explain --config' \
+        'checkpoint --home' \
+        'checkpoint --config' \
+        'checkpoint inspect --as' \
+        'checkpoint inspect --home' \
+        'checkpoint inspect --config' \
+        'checkpoint list --last' \
+        'checkpoint list --as' \
+        'checkpoint list --home' \
+        'checkpoint list --config' \
+        'checkpoint verify --sink' \
+        'checkpoint verify --as' \
+        'checkpoint verify --home' \
+        'checkpoint verify --config' \
+        'checkpoint diff --home' \
+        'checkpoint diff --config' \
+        'offsets --home' \
+        'offsets --config' \
+        'offsets show --batch' \
+        'offsets show --as' \
+        'offsets show --home' \
+        'offsets show --config' \
+        'offsets export --format' \
+        'offsets export --batch' \
+        'offsets export --as' \
+        'offsets export --home' \
+        'offsets export --config' \
+        'audit --sink' \
+        'audit --since' \
+        'audit --as' \
+        'audit --home' \
+        'audit --config' \
         'locks --home' \
         'locks --config' \
         'locks list --home' \
@@ -56,6 +91,10 @@ complete -c sluicegate -f
 complete -c sluicegate -n '__sluicegate_at ""' -a init -d 'make a home and a commented sluicegate.toml'
 complete -c sluicegate -n '__sluicegate_at ""' -a demo -d 'show on this machine that kills lose nothing that was acknowledged'
 complete -c sluicegate -n '__sluicegate_at ""' -a status -d 'show every named target, or one in depth'
+complete -c sluicegate -n '__sluicegate_at ""' -a explain -d 'name the cause of a driver log\'s error and the command to type'
+complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints: where they stand, what is wrong'
+complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show and export positions'
+complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
 complete -c sluicegate -n '__sluicegate_at ""' -a locks -d 'see who holds which lock'
 complete -c sluicegate -n '__sluicegate_at ""' -a doctor -d 'check Java, Spark, file system, clock and PATH'
 complete -c sluicegate -n '__sluicegate_at ""' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
@@ -79,12 +118,91 @@ complete -c sluicegate -n '__sluicegate_at "demo"' -l json -d 'print one JSON do
 complete -c sluicegate -n '__sluicegate_at "demo"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "demo"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "status" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "status"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'do not detect the kind'
+complete -c sluicegate -n '__sluicegate_at "status"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "status"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "status"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "status"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "status"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "status"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "explain" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "explain"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "explain"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "explain"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "explain"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "explain"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a inspect -d 'show where a checkpoint stands'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a list -d 'list its batches'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a verify -d 'check that it is sound; findings name the repair'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a diff -d 'compare two batches or two checkpoints'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l last -r -f -d 'how many, newest last [default: 20; x>=1]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l read-data -d 'decode all state files'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint diff" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint diff" 1 1' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -a show -d 'show the positions of a target'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -a export -d 'write positions as Spark JSON, Kafka CSV or rpk text'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "offsets show" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l batch -r -f -d 'of batch N; the newest'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "offsets export" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l format -r -f -a 'spark csv rpk' -d 'how to write them [default: spark]'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l batch -r -f -d 'of batch N; the newest'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "audit" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "audit"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l since -r -f -d 'batches planned since, as ISO 8601'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "audit"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "locks"' -a list -d 'list the locks of the home and who holds them'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'

@@ -17,8 +17,7 @@ Typed records (changelog versions 2 and 4, of stores with column families):
 
 A changelog of version 1 has no header. Versions 2 to 4 start with their version and, from 3 on, the
 lineage, each as u16 length and text: `v3`, `[{"version":4,"checkpointUniqueId":"<uuid>"},…]`. The
-lineage names the versions from a snapshot up to the one before this file. A key whose length looks
-like such a header would be taken for one; Spark takes it for one, too.
+lineage names the versions from a snapshot up to the one before this file.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ from sluicegate.spark.log import parse_json
 from sluicegate.spark.lz4block import Torn, blocks
 
 NEWEST_CHANGELOG = 4
-_END = -1
-_DELETED = -1
+_END = _DELETED = -1
 _PUT, _DELETE, _MERGE, _DELETE_RANGE = 0x01, 0x10, 0x11, 0x20
 _UNKNOWN_LINEAGE = "the lineage has another form than known"
 _I32 = struct.Struct(">i")
@@ -65,8 +63,7 @@ class LineageItem:
 class Payload:
     """What a state file holds.
 
-    `remark` tells what is wrong behind the end of the records, where Spark does not look: such a
-    file is damaged, but it loads.
+    `remark` tells what is wrong behind the last record, where Spark does not look: it loads.
     """
 
     kind: StateKind
@@ -87,10 +84,10 @@ class Payload:
 
 
 def scan(stream: BinaryIO, kind: StateKind, place: str) -> Payload:
-    """Decode a whole state file in bounded memory, whatever its size and that of its records.
+    """Decode a state file, not a zip, in little memory, whatever the size of it and its records.
 
     Raises `Corrupt` for what Spark cannot load, naming the byte, and `UnsupportedFormat` for what
-    only a newer Spark or another codec can have written. Zips are for `rocksdb_files`.
+    only a newer Spark or another codec can have written.
     """
     reader = _Reader(stream, place)
     version, lineage = _header(reader) if kind is StateKind.CHANGELOG else (1, ())
@@ -118,7 +115,7 @@ def read_lineage(stream: BinaryIO, place: str) -> tuple[LineageItem, ...]:
     """The lineage of a changelog, empty in versions 1 and 2; reads only the start of the file."""
     reader = _Reader(stream, place)
     _, lineage = _header(reader)
-    if reader.torn is not None:
+    if reader.torn:
         raise reader.torn
     return lineage
 
@@ -247,8 +244,7 @@ class _Reader:
         return data
 
     def int32(self, what: str) -> int:
-        number: int = _I32.unpack(self.take(_I32.size, what))[0]
-        return number
+        return int(_I32.unpack(self.take(_I32.size, what))[0])
 
     def counted(self, what: str) -> int:
         """Pass over a length and as many bytes."""
@@ -279,7 +275,7 @@ class _Reader:
             rest += sum(map(len, self._more))
         except Corrupt as e:
             return f"behind the last record: {e.message}"
-        if self.torn is not None:
+        if self.torn:
             return f"behind the last record: {self.torn.message}"
         return f"{rest} bytes behind the last record" if rest else None
 
