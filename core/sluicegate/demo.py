@@ -27,6 +27,7 @@ _FORMAT = codec.Format("demo", version=1, max_body=1 << 20)
 _FILE = "counts"
 _WRITERS = 3
 _LIFETIME = (0.15, 0.45)
+_PATIENCE = 30.0
 
 
 @dataclass(slots=True)
@@ -69,8 +70,8 @@ def run(kills: int, on_kill: Callable[[int], None] = lambda _: None, seed: int =
         writers = [_start(root, f"writer-{n}", life=0) for n in range(_WRITERS)]
         try:
             for life in range(1, kills + 1):
-                _read_until(root, time.monotonic() + chance.uniform(*_LIFETIME), outcome)
                 victim = chance.randrange(_WRITERS)
+                _read_for(chance.uniform(*_LIFETIME), root, writers[victim], outcome)
                 _kill(writers[victim])
                 outcome.kills += 1
                 on_kill(life)
@@ -100,9 +101,13 @@ def _kill(writer: _Writer) -> None:
     writer.steps += [int(line) for line in lines[:-1]]
 
 
-def _read_until(root: Path, deadline: float, outcome: Outcome) -> None:
+def _read_for(seconds: float, root: Path, victim: _Writer, outcome: Outcome) -> None:
+    """Read the file over and over; longer on a slow machine, until the victim has done a step."""
     storage = LocalStorage(root)
-    while time.monotonic() < deadline:
+    deadline, at_most = time.monotonic() + seconds, time.monotonic() + _PATIENCE
+    while (now := time.monotonic()) < deadline or (
+        now < at_most and victim.output.stat().st_size == 0
+    ):
         outcome.reads += 1
         try:
             _load(storage)
