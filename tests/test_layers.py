@@ -29,7 +29,14 @@ LAYERS = [
     ("status", "doctor", "demo"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-ONE_HOME = {"msgpack": {"codec"}, "portalocker": {"locks"}, "tomli": {"config"}}
+ONE_HOME = {
+    "msgpack": {"codec"},
+    "portalocker": {"locks"},
+    "tomli": {"config"},
+    "lz4": {"spark"},
+    "xxhash": {"spark"},
+    "google_crc32c": {"spark"},
+}
 CLI_ONLY = {"typer", "rich", "sluicegate_cli"}
 PIPELINE_ONLY = {"pyspark"}
 
@@ -74,6 +81,17 @@ def _siblings(own: str, other: str) -> bool:
     return LEVEL[own] == LEVEL[other] and LAYERS[LEVEL[own]].index(other) < LAYERS[
         LEVEL[own]
     ].index(own)
+
+
+CLI = list(modules("cli"))
+
+
+@pytest.mark.parametrize(("name", "path"), CLI, ids=[name for name, _ in CLI])
+def test_cli_module(name: str, path: Path) -> None:
+    """The command line leaves formats, locks and Spark to the library."""
+    for imported in imports(path):
+        top = imported.partition(".")[0]
+        assert top not in ONE_HOME.keys() | PIPELINE_ONLY, f"{name} imports {top}"
 
 
 def test_errors_import_nothing_of_ours() -> None:

@@ -5,14 +5,27 @@ import sys
 
 def main() -> int:
     """Run the command line and give its exit code."""
-    if sys.argv[1:] == ["--version"]:
-        from sluicegate import __version__
-
-        print(f"sluicegate {__version__}")
-        return 0
-    from sluicegate_cli.shell import run
-
+    if sys.argv[1:] == ["--version"] and sys.stdout is not None:
+        return _show_version()
+    try:
+        from sluicegate_cli.shell import run
+    except KeyboardInterrupt:
+        return 130
     return run(sys.argv)
+
+
+def _show_version() -> int:
+    from sluicegate import __version__
+
+    try:
+        print(f"sluicegate {__version__}", flush=True)
+    except BrokenPipeError:
+        sys.stdout = None  # or Python complains at its end
+    except OSError as e:
+        sys.stdout = None
+        print(f"sluicegate: error: cannot write the version: {e.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ class Session:
     dry_run: bool = False
     yes: bool = False
     reason: str | None = None
+    makes_config: bool = False
 
     @staticmethod
     def of(ctx: typer.Context) -> Session:
@@ -51,7 +52,10 @@ class Session:
     @cached_property
     def config(self) -> Config:
         """The configuration, read when first asked for."""
-        return load_config(self.config_path)
+        path = self.config_path
+        if self.makes_config and path is not None and not os.path.lexists(path):
+            return Config()
+        return load_config(path)
 
     @property
     def home(self) -> str:
@@ -92,6 +96,12 @@ class Session:
         on_terminal = self.sink.mode is Mode.TABLE
         if on_terminal:
             self.sink.show(_plan_view(plan, applied=False))
+        if not self.yes and not on_terminal and self.sink.can_ask:
+            # The result goes elsewhere, but what is asked about must be seen where it is asked.
+            for action in plan.actions:
+                self.sink.note(f"{action.verb} {action.place}: {action.detail}")
+            for consequence in plan.consequences:
+                self.sink.note(consequence)
         if not self.yes and not self._confirmed():
             raise NotConfirmed("not confirmed; nothing was changed")
         apply()
@@ -110,10 +120,9 @@ class Session:
             )
 
     def _confirmed(self) -> bool:
-        answer = self.sink.ask("Proceed?")
-        if answer is None:
+        if not self.sink.can_ask:
             raise NotConfirmed("there is no terminal to confirm on; nothing was changed")
-        return answer
+        return self.sink.ask("Proceed?")
 
 
 def _plan_view(plan: Plan, *, applied: bool) -> View:
@@ -127,6 +136,9 @@ def _plan_view(plan: Plan, *, applied: bool) -> View:
             "consequences": list(plan.consequences),
             "applied": applied,
         },
-        tables=[Table(columns, rows, title=plan.title)],
-        lines=plan.consequences if rows else ["Nothing to do."],
+        tables=[
+            Table(columns, rows, title=plan.title),
+            Table(("consequence",), [(text,) for text in plan.consequences], header=False),
+        ],
+        lines=[] if rows else ["Nothing to do."],
     )

@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from sluicegate import __version__
 from sluicegate.errors import (
+    EXIT_DONE,
     Interrupted,
     SluicegateError,
     Terminated,
@@ -23,7 +24,7 @@ from sluicegate.errors import (
 )
 from sluicegate.findings import Rule, rules
 from sluicegate_cli import table
-from sluicegate_cli.output import Sink
+from sluicegate_cli.output import Sink, ensure_streams, write_error
 from sluicegate_cli.session import CONFIG_VARIABLE, HOME_VARIABLE, Session
 
 NAMES = ("sluicegate", "sg")
@@ -39,6 +40,7 @@ def run(argv: Sequence[str]) -> int:
     program = name if name in NAMES else NAMES[0]
     arguments = list(argv[1:])
     # Before parsing, since what cannot be parsed must still be reported in the asked-for mode.
+    ensure_streams()
     sink = Sink(program, json="--json" in arguments, no_color="--no-color" in arguments)
     signal.signal(signal.SIGTERM, _on_sigterm)
     try:
@@ -48,6 +50,12 @@ def run(argv: Sequence[str]) -> int:
         return _report(sink, e)
     except KeyboardInterrupt:
         return _report(sink, Interrupted("interrupted"))
+    except _SigTerm:
+        return _report(sink, Terminated("terminated"))
+    except BrokenPipeError:
+        # Help was cut short by a reader that left; that is no error.
+        sink.close()
+        return EXIT_DONE
     except Exception as e:  # noqa: BLE001 - the last resort: no traceback at three in the morning
         return _report(sink, SluicegateError(f"unexpected {type(e).__name__}: {e}"))
     return code
@@ -90,8 +98,12 @@ def _report(sink: Sink, error: SluicegateError) -> int:
     return error.exit_code
 
 
+class _SigTerm(BaseException):
+    """SIGTERM, like KeyboardInterrupt not an `Exception`: no check may take it for a finding."""
+
+
 def _on_sigterm(_number: int, _frame: object) -> NoReturn:
-    raise Terminated("terminated")
+    raise _SigTerm
 
 
 class _Command(TyperCommand):
@@ -147,7 +159,7 @@ class _LazyGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
-            typer.echo(ctx.get_help(), err=True)
+            write_error(ctx.get_help() + "\n")
             raise typer.Exit(UsageError.exit_code)
         return super().parse_args(ctx, args)
 
@@ -226,12 +238,17 @@ def _make_session(ctx: Any) -> Session:
     at = ctx
     while at is not None:
         for name, value in at.params.items():
-            values[name] = values.get(name) or value
+            if values.get(name) in (None, False):
+                values[name] = value
         at = at.parent
+    for name in ("home", "config"):
+        if values[name] == "":
+            raise UsageError(f"--{name} is empty", hint=f"name a path, or leave --{name} out")
     return Session(
         sink=Sink(ctx.find_root().info_name, json=values["json"], no_color=values["no_color"]),
         home_option=values["home"],
         config_option=values["config"],
+        makes_config=getattr(ctx.command.module, "MAKES_CONFIG", False),
         dry_run=values.get("dry_run", False),
         yes=values.get("yes", False),
         reason=values.get("reason"),

@@ -41,6 +41,14 @@ def below(prefix: str) -> dict[str, str]:
     return entries
 
 
+def is_known(line: str) -> bool:
+    """Whether a command line names a command of this release, or another program's."""
+    program, *words = line.split()
+    if program != "sluicegate":
+        return True
+    return any(" ".join(words[:count]) in COMMANDS for count in (1, 2))
+
+
 def is_group(path: str) -> bool:
     """Whether a path of words names a group."""
     return path in GROUPS

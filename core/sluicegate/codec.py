@@ -55,6 +55,10 @@ class Format:
     version: int
     max_body: int
 
+    def __post_init__(self) -> None:
+        if not (self.kind.isascii() and 1 <= len(self.kind) <= 8 and self.version >= 1):
+            raise ValueError(f"{self.kind!r} version {self.version} cannot be a kind of frame")
+
     @property
     def max_frame(self) -> int:
         """The limit to read such a file with."""
@@ -89,6 +93,8 @@ def decode(fmt: Format, data: bytes, place: str) -> Value:
     header = read_header(data, place)
     if header.kind != fmt.kind:
         raise _corrupt(place, 8, f"holds a {header.kind!r} where a {fmt.kind!r} belongs")
+    if header.version < 1:
+        raise _corrupt(place, 16, "claims format version 0")
     if header.version > fmt.version:
         raise UnsupportedFormat(
             f"{place} is a {fmt.kind} of format version {header.version}; "

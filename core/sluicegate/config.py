@@ -6,13 +6,14 @@ Every key is described once, in the tables below; checking, the commented exampl
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sluicegate.errors import ConfigInvalid, InvalidName, NotFound
+from sluicegate.errors import ConfigInvalid, Corrupt, InvalidName, NotFound
 from sluicegate.storage import LocalStorage, validate_name
 
 FILE_NAME = "sluicegate.toml"
@@ -58,7 +59,13 @@ TARGET = (
     Key("app", str, '"jobs/orders.py"', "application that `submit` starts", is_path=True),
 )
 STREAM = (
-    Key("source", str, '"/data/clicks/log"', "required: embedded log, or kafka://host:port/topic"),
+    Key(
+        "source",
+        str,
+        '"/data/clicks/log"',
+        "required: embedded log, or kafka://host:port/topic",
+        is_path=True,
+    ),
     Key("stamp", list, '["producer", "partition", "seq"]', "columns of the stamp; none: position"),
     Key("key", str, '"user"', "column that decides the shard"),
     Key("shards", int, "64", "number of shards, fixed for the life of the stream"),
@@ -118,12 +125,17 @@ def load_config(path: Path | None) -> Config:
     """The configuration at `path`, which must exist; without one, `./sluicegate.toml` if any."""
     if path is None:
         path = Path(FILE_NAME)
-        if not path.exists():
+        # A link that leads nowhere is a configuration that is missing, not none: fail closed.
+        if not os.path.lexists(path):
             return Config()
-    # Resolved first: mounted configuration is often a link, and the operator named it.
-    real = path.resolve()
     try:
+        # Resolved first: mounted configuration is often a link, and the operator named it.
+        real = path.resolve()
         data = LocalStorage(real.parent).get(real.name, limit=_MAX_BYTES)
+    except (RuntimeError, OSError) as e:
+        raise ConfigInvalid(f"{path} cannot be found: {e}", place=str(path)) from e
+    except Corrupt as e:
+        raise ConfigInvalid(e.message, hint="it should be a few lines of text") from e
     except NotFound as e:
         raise NotFound(
             f"there is no configuration {path}",
@@ -141,7 +153,7 @@ def parse_config(data: bytes, path: Path) -> Config:
         raw = tomli.loads(data.decode())
     except UnicodeDecodeError as e:
         raise ConfigInvalid(f"{path}, byte {e.start}: not UTF-8", place=str(path)) from e
-    except (tomli.TOMLDecodeError, RecursionError) as e:
+    except (ValueError, RecursionError) as e:
         raise ConfigInvalid(f"{path}: {e}", place=str(path)) from e
     return _Checker(path).config(raw)
 
@@ -241,9 +253,15 @@ class _Checker:
         if key.choices and value not in key.choices:
             allowed = " or ".join(f'"{choice}"' for choice in key.choices)
             raise self._fault(f'{where}{key.name} must be {allowed}, not "{value}"')
-        if key.is_path and not _URI.match(value):
+        return self._place(key, value, where) if key.is_path else value
+
+    def _place(self, key: Key, value: str, where: str) -> str:
+        if _URI.match(value):
+            return value
+        try:
             return str(self._path.absolute().parent / Path(value).expanduser())
-        return value
+        except RuntimeError as e:
+            raise self._fault(f"{where}{key.name}: {e}") from e
 
     def _fault(self, what: str, hint: str | None = None) -> ConfigInvalid:
         return ConfigInvalid(f"{self._path}: {what}", hint=hint, place=str(self._path))

@@ -46,7 +46,8 @@ class Outcome:
 
     @property
     def well(self) -> bool:
-        return not (self.lost or self.doubled or self.torn_reads or self.lock_left_held)
+        broken = self.lost or self.doubled or self.torn_reads or self.lock_left_held
+        return self.acknowledged > 0 and not broken
 
 
 @dataclass(slots=True)
@@ -88,7 +89,12 @@ def _start(root: Path, name: str, life: int, steps: list[int] | None = None) -> 
     output = root / f"{name}.{life}.acknowledged"
     with output.open("w") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sluicegate.demo", str(root), name], stdout=stream, text=True
+            # -P: what lies in the current directory must not be imported.
+            [sys.executable, "-P", "-m", "sluicegate.demo", str(root), name, str(os.getpid())],
+            stdout=stream,
+            text=True,
+            # Ctrl-C is for the demonstration, which then ends its writers itself.
+            start_new_session=True,
         )
     return _Writer(name, process, output, steps or [])
 
@@ -130,9 +136,8 @@ def _load(storage: LocalStorage) -> dict[str, int]:
     return counts
 
 
-def _write_for_ever(root: Path, name: str) -> None:
+def _write_for_ever(root: Path, name: str, parent: int) -> None:
     storage, lock = LocalStorage(root), FileLock(root / "counts.lock")
-    parent = os.getppid()
     # The demonstration may be interrupted at any moment; its writers must not outlive it.
     while os.getppid() == parent:
         with lock.hold(timeout=60):
@@ -144,7 +149,7 @@ def _write_for_ever(root: Path, name: str) -> None:
 
 if __name__ == "__main__":
     try:
-        _write_for_ever(Path(sys.argv[1]), sys.argv[2])
+        _write_for_ever(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
     except SluicegateError:
         if Path(sys.argv[1]).exists():
             raise

@@ -1,7 +1,7 @@
 """Is this machine fit to run streams? Java, Spark, the file system, the clock, the PATH.
 
 Reports findings like every other check. The file-system probes are done for real, in a scratch
-directory beside the home that is removed again.
+directory in the home, or where it would be, that is removed again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 from sluicegate import java, units
-from sluicegate.errors import SluicegateError
+from sluicegate.errors import Locked, SluicegateError
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.home import check_home
 from sluicegate.locks import FileLock
@@ -81,6 +81,13 @@ CLOCK = rule(
     "Ages, retention and resets by time are computed from this clock. It is before the release "
     "of this program, or more than two seconds from the time the file system stamps files with.",
 )
+UNCHECKED = rule(
+    "SG-ENV-UNCHECKED",
+    Severity.WARNING,
+    "something could not be checked",
+    "The check itself failed: a directory cannot be entered, a program does not run, the disk has "
+    "no room for a probe. Nothing is known about the thing it was to look at.",
+)
 COLLISION = rule(
     "SG-ENV-PATH-COLLISION",
     Severity.WARNING,
@@ -101,13 +108,23 @@ class Check:
 
 def examine(home_uri: str, *, read_only: bool = False) -> list[Check]:
     """Look at everything; with `read_only`, without the probes that write."""
-    root = local_root(home_uri)
-    checks = [_python(), _java(), _spark(), _home(home_uri)]
+    checks = [*_try("python", _python), *_try("java", _java), *_try("spark", _spark)]
+    checks += _try("home", lambda: _home(home_uri))
     if read_only:
         checks.append(Check("file system", "not probed: read_only is set"))
     else:
-        checks += _file_system(_nearest_existing(root))
-    return [*checks, _space(_nearest_existing(root)), _command_name()]
+        checks += _try("file system", lambda: _file_system(_nearest_existing(home_uri)))
+    checks += _try("space", lambda: _space(_nearest_existing(home_uri)))
+    return [*checks, *_try("sg on PATH", _command_name)]
+
+
+def _try(name: str, check: Callable[[], Check | list[Check]]) -> list[Check]:
+    """What a check saw; a check that cannot be made is a finding, not the end of all the others."""
+    try:
+        seen = check()
+    except (SluicegateError, OSError, subprocess.SubprocessError) as e:
+        return [Check(name, "not checked", UNCHECKED.at(name, f"{e}"))]
+    return seen if isinstance(seen, list) else [seen]
 
 
 def _python() -> Check:
@@ -118,7 +135,8 @@ def _java() -> Check:
     try:
         found = java.require_java()
     except java.JavaUnusable as e:
-        return Check("java", "not usable", JAVA.at("java", e.message, repair=e.hint))
+        detail = f"{e.message}; {e.hint}"
+        return Check("java", "not usable", JAVA.at("java", detail, repair=java.INSTALL))
     return Check("java", f"{found.major} at {found.path}")
 
 
@@ -138,8 +156,8 @@ def _home(uri: str) -> Check:
     return Check("home", uri, wrong[0] if wrong else None)
 
 
-def _nearest_existing(path: Path) -> Path:
-    absolute = path.absolute()
+def _nearest_existing(uri: str) -> Path:
+    absolute = local_root(uri).absolute()
     return next(p for p in (absolute, *absolute.parents) if p.is_dir())
 
 
@@ -150,8 +168,10 @@ def _file_system(place: Path) -> list[Check]:
         reason = (e.strerror or str(e)).lower()
         return [Check("file system", "not writable", UNWRITABLE.at(str(place), reason))]
     try:
-        probes: list[Callable[[Path, Path], Check]] = [_storage, _locks, _clock, _mount]
-        return [probe(scratch, place) for probe in probes]
+        checks = _try("file system", lambda: _storage(scratch, place))
+        checks += _try("locks", lambda: _locks(scratch, place))
+        checks += _try("clock", lambda: _clock(scratch, place))
+        return [*checks, *_try("mount", lambda: _mount(scratch, place))]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -178,7 +198,7 @@ def _locks(scratch: Path, place: Path) -> Check:
         with lock.hold(timeout=0):
             free_meanwhile = _child_can_lock(lock.path)
         free_afterwards = _child_can_lock(lock.path)
-    except SluicegateError as e:
+    except Locked as e:
         return Check("locks", "unsafe", LOCKS.at(str(place), e.message))
     if free_meanwhile or not free_afterwards:
         wrong = "a second process got a held lock" if free_meanwhile else "a freed lock stays held"
@@ -194,10 +214,14 @@ def _child_can_lock(path: Path) -> bool:
         "from sluicegate.locks import FileLock\n"
         "try:\n"
         "    with FileLock(pathlib.Path(sys.argv[1])).hold(timeout=0): sys.exit(0)\n"
-        "except Locked: sys.exit(11)\n"
+        "except Locked as e: sys.exit(e.exit_code)\n"
     )
-    answer = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=60)
-    return answer.returncode == 0
+    # -P: what lies in the current directory must not be imported.
+    command = [sys.executable, "-P", "-c", code, str(path)]
+    answer = subprocess.run(command, check=False, timeout=60).returncode
+    if answer not in (0, Locked.exit_code):
+        raise SluicegateError(f"the probe itself failed with exit code {answer}")
+    return answer == 0
 
 
 def _clock(scratch: Path, place: Path) -> Check:

@@ -154,7 +154,7 @@ class Interrupted(SluicegateError):
 
     exit_code = 130
     meaning = "interrupted (SIGINT)"
-    default_hint = "run the command again; what was not acknowledged was not changed"
+    default_hint = "nothing is left half-written; look where it stands, then run the command again"
 
 
 class Terminated(SluicegateError):
@@ -162,7 +162,7 @@ class Terminated(SluicegateError):
 
     exit_code = 143
     meaning = "terminated (SIGTERM)"
-    default_hint = "run the command again; what was not acknowledged was not changed"
+    default_hint = "nothing is left half-written; look where it stands, then run the command again"
 
 
 def error_classes(root: type[SluicegateError] = SluicegateError) -> Iterator[type[SluicegateError]]:

@@ -6,11 +6,13 @@ directory without it is never taken for a home, so nothing starts from nothing i
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from shlex import quote
 
 from sluicegate import codec
-from sluicegate.errors import Corrupt, NotFound, StorageFailed
+from sluicegate.errors import Corrupt, NotFound, StorageFailed, UnsupportedFormat
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.storage import Storage, local_root, open_storage
 
@@ -31,6 +33,13 @@ MISSING = rule(
     "there is no home here",
     "The directory that would hold gated streams does not exist. Spark checkpoints and offset "
     "stores can be worked on without one.",
+)
+UNREADABLE = rule(
+    "SG-HOME-UNREADABLE",
+    Severity.ERROR,
+    "the home cannot be read",
+    "The operating system refuses to read it (permission, not a directory, I/O error), or a newer "
+    "release wrote it. The home itself may be well.",
 )
 UNMARKED = rule(
     "SG-HOME-UNMARKED",
@@ -61,7 +70,7 @@ def open_home(uri: str) -> Home:
         raise NotFound(
             f"{storage.uri} is not a Sluicegate home: {place} does not exist",
             hint="mount its disk, or name another with --home; a new one: "
-            f"sluicegate init --home {storage.uri}",
+            f"sluicegate init --home {quote(storage.uri)}",
             place=place,
         ) from e
     match codec.decode(FORMAT, data, place):
@@ -78,13 +87,15 @@ def create_marker(storage: Storage, identity: str) -> bool:
 
 def check_home(uri: str) -> list[Finding]:
     """What is wrong with the home at a URI; a missing one is only noted."""
-    make = f"sluicegate init --home {uri}"
-    if not local_root(uri).exists():
+    make = f"sluicegate init --home {quote(uri)}"
+    if not os.path.lexists(local_root(uri)):
         return [MISSING.at(uri, repair=make)]
     try:
         open_home(uri)
     except NotFound as e:
         return [UNMARKED.at(uri, e.message, repair=make)]
-    except (Corrupt, StorageFailed) as e:
+    except Corrupt as e:
         return [DAMAGED.at(uri, e.message)]
+    except (StorageFailed, UnsupportedFormat) as e:
+        return [UNREADABLE.at(uri, e.message)]
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def plan_init(home_uri: str, config_path: Path) -> Plan:
         home.open_home(home_uri)
     except NotFound:
         actions.append(Action(_MAKE_HOME, str(root), _what_is_there(root)))
-    if not config_path.exists():
+    if not os.path.lexists(config_path):
         actions.append(Action(_WRITE, str(config_path), "a commented example; it sets nothing"))
     return Plan(f"Set up Sluicegate in {root}", tuple(actions))
 

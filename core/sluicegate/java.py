@@ -13,6 +13,8 @@ from sluicegate.errors import SparkFailed
 
 OLDEST = 17
 """Spark 4 runs on Java 17 and later."""
+INSTALL = f"apt-get install openjdk-{OLDEST}-jre-headless"
+"""The command on Debian and Ubuntu; the hint names the package elsewhere."""
 
 _PACKAGES = (
     f"Debian, Ubuntu: openjdk-{OLDEST}-jre-headless · Fedora: java-{OLDEST}-openjdk-headless"
@@ -59,11 +61,11 @@ def _launcher() -> str | None:
 def _major(path: str) -> int:
     try:
         answer = subprocess.run(
-            [path, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=True
+            [path, "-version"], capture_output=True, timeout=_PATIENCE, check=True
         )
     except (OSError, subprocess.SubprocessError) as e:
         raise JavaUnusable(f"{path} does not run: {e}") from e
-    found = _VERSION.search(answer.stderr + answer.stdout)
+    found = _VERSION.search((answer.stderr + answer.stdout).decode(errors="replace"))
     if found is None:
         raise JavaUnusable(f"{path} does not say which version it is")
     # Before Java 9 the version was written 1.8.

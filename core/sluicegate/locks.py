@@ -22,14 +22,17 @@ from enum import Enum
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from shlex import quote
 from typing import ClassVar
 
 from sluicegate import units
-from sluicegate.errors import Locked, StorageFailed
+from sluicegate.errors import Locked, NotFound, StorageFailed
 
 SUFFIX = ".lock"
 _HOLDERS = ".holders"
 _NOTE_BYTES = 65536
+_FAR_FUTURE = 2**36
+_GONE = "that process is gone"
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.25
 # Looking whether a lock is held takes it for an instant, so even "do not wait" tries this long.
 _LEAST_PATIENCE = 0.05
@@ -67,9 +70,10 @@ class Holder:
         if self.host != socket.gethostname():
             return "on another host"
         started = _process_start(self.pid)
-        if not started:
-            return "that process is gone"
-        return "that process is alive" if started == self.started else "that pid is another process"
+        if started:
+            same = started == self.started
+            return "that process is alive" if same else "that pid is another process"
+        return "that process cannot be seen from here" if _is_hidden(self.pid) else _GONE
 
 
 class FileLock:
@@ -91,9 +95,12 @@ class FileLock:
             note = self._leave_note(mode)
             yield
         finally:
-            if note and held.fd is not None:
-                note.unlink(missing_ok=True)
-            held.close()
+            try:
+                if note and held.fd is not None:
+                    with suppress(OSError):
+                        note.unlink()
+            finally:
+                held.close()
 
     def is_held(self) -> bool:
         """Whether anybody holds it, found out by trying."""
@@ -104,13 +111,22 @@ class FileLock:
         except OSError as e:
             raise _refused(self.path, e) from e
         try:
-            return not self._try(fd, LockMode.EXCLUSIVE)
+            return not self._try_patiently(fd)
         finally:
             os.close(fd)
 
     def holders(self) -> list[Holder]:
         """The notes of those who hold it, longest first; empty when nobody does."""
         return self._notes() if self.is_held() else []
+
+    def _try_patiently(self, fd: int) -> bool:
+        """Try for a moment: somebody else may be looking, too, which takes it for an instant."""
+        deadline = time.monotonic() + _LEAST_PATIENCE
+        while not self._try(fd, LockMode.EXCLUSIVE):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_FIRST_WAIT)
+        return True
 
     def _acquire(self, mode: LockMode, timeout: float) -> int:
         deadline = time.monotonic() + max(timeout, _LEAST_PATIENCE)
@@ -177,8 +193,7 @@ class FileLock:
         with suppress(OSError):
             directory.mkdir(exist_ok=True)
             if mode is LockMode.EXCLUSIVE:
-                for stale in directory.iterdir():
-                    stale.unlink(missing_ok=True)
+                _clear(directory)
             note.write_text(json.dumps(asdict(_myself(mode))), encoding="utf-8")
             return note
         return None
@@ -195,18 +210,31 @@ class FileLock:
         return self.path.with_name(self.path.name + _HOLDERS)
 
     def _locked(self, mode: LockMode, timeout: float) -> Locked:
-        evidence = [holder.describe() for holder in self._notes()] or ["a holder that left no note"]
+        # A note whose process is gone is an older holder's, who was killed.
+        present = [holder for holder in self._notes() if holder.process_state() != _GONE]
+        evidence = [holder.describe() for holder in present] or ["a holder that left no note"]
         waited = f" after waiting {units.duration(timeout)}" if timeout > 0 else ""
         return Locked(
             f"could not take {self.path} ({mode.value}){waited}; held by " + "; ".join(evidence),
-            hint="wait for it to finish, or see: sluicegate locks list",
+            hint="wait for it to finish, or see: "
+            f"sluicegate locks list {quote(str(self.path.parent))}",
             place=str(self.path),
         )
 
 
 def find_locks(root: Path) -> list[FileLock]:
     """The lock files below a directory, by path."""
-    return [FileLock(path) for path in sorted(root.rglob("*" + SUFFIX)) if path.is_file()]
+    found: list[FileLock] = []
+
+    def refuse(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise NotFound(f"{error.filename} is not a directory", place=error.filename)
+        raise _refused(Path(error.filename), error)
+
+    for directory, _, names in os.walk(root, onerror=refuse):
+        paths = (Path(directory) / name for name in names if name.endswith(SUFFIX))
+        found += [FileLock(path) for path in paths if path.is_file() and not path.is_symlink()]
+    return sorted(found, key=lambda lock: lock.path)
 
 
 class _Held:
@@ -234,20 +262,29 @@ def _close_inherited() -> None:
 os.register_at_fork(after_in_child=_close_inherited)
 
 
+def _clear(directory: Path) -> None:
+    """Remove what dead holders left; what cannot be removed stays."""
+    for stale in directory.iterdir():
+        with suppress(OSError):
+            stale.unlink()
+
+
 def _refused(path: Path, error: OSError) -> StorageFailed:
     reason = (error.strerror or str(error)).lower()
-    return StorageFailed(f"cannot open the lock file {path}: {reason}", place=str(path))
+    return StorageFailed(f"cannot open {path} to look at locks: {reason}", place=str(path))
 
 
 def _parse_note(data: bytes) -> list[Holder]:
     """The holder a note tells of; none if it is half-written or not ours."""
     try:
         holder = Holder(**json.loads(data))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return []
     numbers = isinstance(holder.pid, int) and isinstance(holder.since, int | float)
+    if not numbers or not 0 <= holder.since < _FAR_FUTURE or not 0 < holder.pid < 2**31:
+        return []
     texts = (holder.user, holder.host, holder.started, holder.command, holder.mode)
-    return [holder] if numbers and all(isinstance(text, str) for text in texts) else []
+    return [holder] if all(isinstance(text, str) for text in texts) else []
 
 
 def _myself(mode: LockMode) -> Holder:
@@ -296,6 +333,18 @@ def _process_start(pid: int) -> str:
     fields = stat.rpartition(")")[2].split()
     zombie = fields[0] in ("Z", "X")
     return "" if zombie else f"{boot}/{fields[19]}"
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is such a process after all, of which /proc shows us nothing."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # A zombie can be signalled, too, but its entry in /proc can be read.
+    return not Path(f"/proc/{pid}/stat").exists()
 
 
 def _process_start_from_ps(pid: int) -> str:

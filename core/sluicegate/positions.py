@@ -99,7 +99,10 @@ def parse(text: str, form: PositionsForm | None = None) -> Positions:
         except (ValueError, RecursionError) as e:
             raise PositionsInvalid(f"not valid JSON: {e}") from e
     if form is PositionsForm.CSV:
-        rows = list(csv.reader(io.StringIO(text)))
+        try:
+            rows = list(csv.reader(io.StringIO(text), strict=True))
+        except csv.Error as e:
+            raise PositionsInvalid(f"not valid CSV: {e}") from e
     else:
         rows = [line.split() for line in text.splitlines()]
     return Positions.of(_position(number, row) for number, row in enumerate(rows, 1) if any(row))

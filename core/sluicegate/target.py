@@ -1,7 +1,7 @@
 """What a word on the command line means: a named target or a path, of which kind, and why.
 
-Detection looks at a few names and at most one small file; it never decides by a file's name
-alone what only its content can tell.
+Detection looks at names and, where they do not decide, at the first bytes of files; it never
+decides by a file's name alone what only its content can tell.
 """
 
 from __future__ import annotations
@@ -156,20 +156,21 @@ def survey(config: Config, home: str) -> list[Sighting]:
 
 
 def _sight(named: NamedTarget | NamedStream, home: str) -> Sighting:
-    uri = _uri_of(named, home)
     try:
+        uri = _uri_of(named, home)
         local_root(uri)
     except SluicegateError as e:
-        return Sighting(named.name, uri, None, (UNREADABLE.at(uri, e.message, repair=e.hint),))
+        place = home if isinstance(named, NamedStream) else named.uri
+        return Sighting(named.name, place, None, (UNREADABLE.at(place, e.message),))
     try:
         kind, why = detect(uri)
     except NotFound as e:
         finding = NOT_STARTED if isinstance(named, NamedStream) else MISSING
         return Sighting(named.name, uri, None, (finding.at(uri, e.message),))
     except UnsupportedFormat as e:
-        return Sighting(named.name, uri, None, (UNRECOGNISED.at(uri, e.message, repair=e.hint),))
+        return Sighting(named.name, uri, None, (UNRECOGNISED.at(uri, e.message),))
     except SluicegateError as e:
-        return Sighting(named.name, uri, None, (UNREADABLE.at(uri, e.message, repair=e.hint),))
+        return Sighting(named.name, uri, None, (UNREADABLE.at(uri, e.message),))
     wanted = TargetKind.STREAM if isinstance(named, NamedStream) else _ROLES[named.role]
     odd = f"configured as {wanted.value}, but it is {kind.value}: {why}"
     findings = () if kind is wanted else (MISMATCH.at(uri, odd),)
@@ -186,7 +187,15 @@ def _uri_of(named: NamedTarget | NamedStream, home: str) -> str:
 
 
 def _looks_like_path(word: str) -> bool:
-    return "/" in word or word in (".", "..") or local_root(word).exists()
+    return "/" in word or word in (".", "..") or _exists(word)
+
+
+def _exists(word: str) -> bool:
+    try:
+        return local_root(word).exists()
+    except OSError:
+        # Too long for a file name, or in a directory that may not be searched.
+        return False
 
 
 def _unknown_name(word: str, config: Config) -> NotFound:
@@ -242,9 +251,10 @@ def _detect_file(storage: Storage, name: str) -> tuple[TargetKind, str] | None:
 def _frame_kind(storage: Storage, name: str) -> str | None:
     from sluicegate import codec  # here, because most targets are known by their names
 
-    with storage.open(name) as stream:
-        head = stream.read(codec.HEADER_BYTES)
     try:
+        with storage.open(name) as stream:
+            head = stream.read(codec.HEADER_BYTES)
         return codec.read_header(head, name).kind
-    except Corrupt:
+    except SluicegateError:
+        # One odd entry must not hide what the rest of the directory is.
         return None

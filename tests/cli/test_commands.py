@@ -220,7 +220,7 @@ class TestDoctor:
         assert result.returncode == 0
         (finding,) = [f for f in json.loads(result.stdout)["findings"] if "JAVA" in f["code"]]
         assert finding["severity"] == "warning"
-        assert "openjdk-17-jre-headless" in finding["repair"]
+        assert finding["repair"] == "apt-get install openjdk-17-jre-headless"
 
     def test_an_unmarked_home_is_an_error(self, sg: Sg, tmp_path: Path) -> None:
         (tmp_path / ".sluicegate").mkdir()
@@ -257,7 +257,8 @@ class TestLocksList:
             ("free.lock", False),
             ("held.lock", True),
         ]
-        assert f"pid {holder.pid}" in found[1]["holders"][0]
+        assert found[1]["holders"][0]["pid"] == holder.pid
+        assert found[1]["holders"][0]["process"] == "that process is alive"
         assert sg("locks", "list", ".").stdout == (
             "lock\tstate\tholder\nfree.lock\tfree\t-\nheld.lock\tfree\t-\n"
         )

@@ -233,3 +233,14 @@ def test_the_example_in_the_format_document() -> None:
     fields = decode(home.FORMAT, data, "FORMAT.md")
     assert fields == {"id": "3f2a6c1e-8f5d-4a53-9c4e-0b7d1a2e9f60", "created_at": 1794800000.5}
     assert encode(home.FORMAT, fields) == data
+
+
+def test_version_0_is_damage() -> None:
+    with pytest.raises(Corrupt, match="byte 16: claims format version 0"):
+        decode(FMT, frame(b"\x01", version=0), "f")
+
+
+@pytest.mark.parametrize(("kind", "version"), [("ninechars", 1), ("", 1), ("ä", 1), ("ok", 0)])
+def test_kinds_that_cannot_be_written(kind: str, version: int) -> None:
+    with pytest.raises(ValueError, match="cannot be a kind"):
+        Format(kind, version, 10)

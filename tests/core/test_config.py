@@ -163,3 +163,25 @@ class TestLoading:
         (tmp_path / "big.toml").write_bytes(b"#" * (2 << 20))
         with pytest.raises(SluicegateError, match="larger than"):
             load_config(tmp_path / "big.toml")
+
+    def test_a_link_that_leads_nowhere_is_not_no_configuration(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It may have said read_only = true on a disk that is not mounted."""
+        monkeypatch.chdir(tmp_path)
+        os.symlink(tmp_path / "unmounted" / "x.toml", "sluicegate.toml")
+        with pytest.raises(NotFound):
+            load_config(None)
+
+    def test_a_link_to_itself(self, tmp_path: Path) -> None:
+        os.symlink("loop.toml", tmp_path / "loop.toml")
+        with pytest.raises(SluicegateError):
+            load_config(tmp_path / "loop.toml")
+
+
+@pytest.mark.parametrize(
+    "text", ["x = " + "9" * 5000, 'home = "~no-such-user/x"', "x = 1e99999", "a = 2020-99-99"]
+)
+def test_values_that_break_parsers(text: str) -> None:
+    with pytest.raises(ConfigInvalid):
+        parse(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -194,3 +196,119 @@ def test_the_calls_of_a_replace_are_the_least_that_is_safe(tmp_path: Path) -> No
 
 def test_real_calls_are_the_default(tmp_path: Path) -> None:
     assert type(LocalStorage(tmp_path)._calls) is Calls
+
+
+class TestDirectoriesMadeByTheDead:
+    """A directory may be the work of a writer that died before it fsynced the one above."""
+
+    @staticmethod
+    def killed_after_mkdir(disk: Disk, act: Callable[[LocalStorage], object]) -> None:
+        made: list[str] = []
+
+        def kill(_at: int, call: str) -> None:
+            if made and call == "fsync directory":
+                raise Killed
+            if call.startswith("mkdir"):
+                made.append(call)
+
+        with pytest.raises(Killed):
+            act(LocalStorage(disk.root, calls=disk.process(kill)))
+
+    @pytest.mark.parametrize("write", ["put_if_absent", "replace"])
+    def test_what_the_next_writer_acknowledges_survives(self, tmp_path: Path, write: str) -> None:
+        disk = Disk(tmp_path)
+        self.killed_after_mkdir(disk, lambda storage: storage.put_if_absent("d/e/a", OLD))
+        getattr(LocalStorage(tmp_path, calls=disk.process()), write)("d/e/b", NEW)
+        disk.crash(Aftermath.POWER_LOSS)
+        assert LocalStorage(tmp_path).get("d/e/b") == NEW
+
+    def test_a_known_directory_is_not_fsynced_again(self, tmp_path: Path) -> None:
+        process = Disk(tmp_path).process()
+        storage = LocalStorage(tmp_path, calls=process)
+        storage.replace("d/a", OLD)
+        before = len(process.made)
+        storage.replace("d/a", NEW)
+        assert process.made[before:].count("fsync directory") == 1
+
+    def test_creating_the_root_is_durable(self, tmp_path: Path) -> None:
+        disk = Disk(tmp_path)
+        process = disk.process()
+        LocalStorage.create(tmp_path / "x" / "y", calls=process)
+        assert process.made == [
+            f"mkdir {tmp_path}/x",
+            "fsync directory",
+            f"mkdir {tmp_path}/x/y",
+            "fsync directory",
+        ]
+        again = disk.process()
+        LocalStorage.create(tmp_path / "x" / "y", calls=again)
+        assert again.made == ["fsync directory"], "its maker may have died before the fsync"
+
+
+def test_a_delete_that_is_tried_again_is_durable(tmp_path: Path) -> None:
+    LocalStorage(tmp_path).replace("a", OLD)
+    disk = Disk(tmp_path)
+
+    def fail(_at: int, call: str) -> None:
+        if call == "fsync directory":
+            raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(StorageFailed):
+        LocalStorage(tmp_path, calls=disk.process(fail)).delete("a")
+    assert not LocalStorage(tmp_path, calls=disk.process()).delete("a")
+    disk.crash(Aftermath.POWER_LOSS)
+    assert LocalStorage(tmp_path).stat("a") is None
+
+
+class TestTheModel:
+    """What the disk forgets, and what it may keep, of names that were not fsynced."""
+
+    def outcomes(self, tmp_path: Path, act: Callable[[LocalStorage], object]) -> set[str]:
+        found = set()
+        for seed in range(60):
+            root = tmp_path / str(seed)
+            root.mkdir()
+            (root / "old").write_bytes(OLD)
+            disk = Disk(root)
+
+            def no_directory_fsync(_at: int, call: str) -> None:
+                if call == "fsync directory":
+                    raise Killed
+
+            with suppress(Killed):
+                act(LocalStorage(root, calls=disk.process(no_directory_fsync)))
+            disk.crash(Aftermath.TORN, seed)
+            visible = [e.name for e in LocalStorage(root).list()]
+            found.add(",".join(visible))
+        return found
+
+    def test_a_torn_create_is_there_or_not(self, tmp_path: Path) -> None:
+        assert self.outcomes(tmp_path, lambda s: s.put_if_absent("new", NEW)) == {"old", "new,old"}
+
+    def test_a_torn_unlink_is_done_or_not(self, tmp_path: Path) -> None:
+        assert self.outcomes(tmp_path, lambda s: s.delete("old")) == {"old", ""}
+
+    def test_nothing_of_it_survives_a_power_loss(self, tmp_path: Path) -> None:
+        (tmp_path / "old").write_bytes(OLD)
+        disk = Disk(tmp_path)
+        process = disk.process()
+        directory = os.open(tmp_path, os.O_RDONLY)
+        process.make_directory("d", directory)
+        process.rename("old", "renamed", directory)
+        os.close(directory)
+        disk.crash(Aftermath.POWER_LOSS)
+        assert [e.name for e in LocalStorage(tmp_path).list()] == ["old"]
+
+    def test_reads_can_be_cut_too(self, tmp_path: Path) -> None:
+        LocalStorage(tmp_path).replace("a", OLD)
+        process = Disk(tmp_path).process()
+        storage = LocalStorage(tmp_path, calls=process)
+        storage.get("a"), storage.stat("a"), storage.list()
+        assert process.made == ["read a", "stat a", "list"]
+
+    def test_what_others_made_does_not_confuse_it(self, tmp_path: Path) -> None:
+        disk = Disk(tmp_path)
+        (tmp_path / "theirs").mkdir()
+        (tmp_path / "link").symlink_to("theirs")
+        LocalStorage(tmp_path, calls=disk.process()).replace("theirs/a", NEW)
+        disk.crash(Aftermath.TORN, 3)

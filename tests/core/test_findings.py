@@ -27,6 +27,7 @@ def test_rules_are_chosen_by_prefix() -> None:
         "SG-HOME-DAMAGED",
         "SG-HOME-MISSING",
         "SG-HOME-UNMARKED",
+        "SG-HOME-UNREADABLE",
     }
 
 

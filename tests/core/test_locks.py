@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -302,3 +304,132 @@ def test_increments_under_the_lock_are_not_lost(path: Path, tmp_path: Path) -> N
         worker.join(timeout=120)
         assert worker.exitcode == 0
     assert counter.read_text() == "400"
+
+
+def test_a_note_that_cannot_be_removed_does_not_keep_the_lock(path: Path) -> None:
+    directory = path.with_name("a.lock.holders")
+    with FileLock(path).hold():
+        for note in directory.iterdir():
+            note.unlink()
+        directory.rmdir()
+        directory.write_text("a file in its place")
+    assert can_take(path)
+
+
+def test_lookers_do_not_take_each_other_for_holders(path: Path) -> None:
+    with FileLock(path).hold():
+        pass
+    answers: list[bool] = []
+
+    def look() -> None:
+        answers.extend(FileLock(path).is_held() for _ in range(2000))
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    for looker in lookers:
+        looker.join()
+    assert not any(answers)
+
+
+def test_a_waiter_on_a_removed_file_does_not_get_in_beside_a_new_holder(path: Path) -> None:
+    """It opened the old file; when that is freed, the lock it gets is worth nothing."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        path.unlink()
+        with holder(path):
+            assert not FileLock(path)._is_current(fd)
+        assert not FileLock(path)._is_current(fd)
+    finally:
+        os.close(fd)
+
+
+def test_time_out_is_not_overrun(path: Path) -> None:
+    with holder(path):
+        started = time.monotonic()
+        with pytest.raises(Locked):
+            FileLock(path).hold(timeout=0.3).__enter__()
+        assert time.monotonic() - started < 3
+
+
+def test_a_child_that_ends_normally_leaves_the_parents_note(path: Path) -> None:
+    lock = FileLock(path)
+    manager = lock.hold()
+    manager.__enter__()
+    child = os.fork()
+    if child == 0:
+        manager.__exit__(None, None, None)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert [h.pid for h in lock.holders()] == [os.getpid()]
+    manager.__exit__(None, None, None)
+
+
+def test_a_zombie_is_gone(path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    time.sleep(0.5)
+    with FileLock(path).hold():
+        (mine,) = FileLock(path).holders()
+        from dataclasses import replace
+
+        assert replace(mine, pid=child.pid).process_state() == "that process is gone"
+    child.wait()
+
+
+def test_a_stale_note_is_not_taken_for_the_holder(path: Path) -> None:
+    """A holder that could not write its note, after one that was killed."""
+    with holder(path) as killed:
+        killed.kill()
+        killed.wait()
+    (stale,) = path.with_name("a.lock.holders").iterdir()
+    text = stale.read_text()
+    with FileLock(path).hold():
+        for note in path.with_name("a.lock.holders").iterdir():
+            note.write_text(text)
+        with pytest.raises(Locked, match="left no note"):
+            FileLock(path).hold(timeout=0).__enter__()
+
+
+@pytest.mark.parametrize("since", ["1e300", "Infinity", "NaN", "-1e18", "-1"])
+def test_notes_with_impossible_times_are_ignored(path: Path, since: str) -> None:
+    with holder(path):
+        (note,) = path.with_name("a.lock.holders").iterdir()
+        note.write_text(re.sub(r'"since": [0-9.]+', f'"since": {since}', note.read_text()))
+        assert FileLock(path).holders() == []
+        note.write_text("[" * 60_000)
+        assert FileLock(path).holders() == []
+
+
+def test_a_linked_lock_file_is_not_opened(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    target.touch()
+    path.symlink_to(target)
+    with pytest.raises(StorageFailed):
+        FileLock(path).hold().__enter__()
+    assert find_locks(path.parent) == []
+
+
+def test_what_may_not_be_read_is_said() -> None:
+    # In a process of its own that gives up root.
+    code = """
+import os, sys, pathlib
+root = pathlib.Path(sys.argv[1])
+from sluicegate.errors import StorageFailed
+from sluicegate.locks import FileLock, find_locks
+import portalocker.portalocker
+if os.geteuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+for attempt in (lambda: FileLock(root / "a.lock").is_held(), lambda: find_locks(root)):
+    try:
+        attempt()
+    except StorageFailed as e:
+        assert "permission denied" in e.message, e.message
+    else:
+        raise AssertionError("not refused")
+"""
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "a.lock").touch()
+        (Path(directory) / "a.lock").chmod(0)
+        (Path(directory) / "closed").mkdir(mode=0)
+        Path(directory).chmod(0o755)
+        subprocess.run([sys.executable, "-c", code, directory], check=True)

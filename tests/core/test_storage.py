@@ -387,3 +387,53 @@ def test_any_name_is_stored_or_refused_with_our_error(
     except SluicegateError:
         return
     assert storage.get(key) == data
+
+
+def test_replacing_a_link_does_not_take_its_mode(storage: LocalStorage, tmp_path: Path) -> None:
+    os.symlink("nowhere", tmp_path / "store" / "a")
+    storage.replace("a", b"1")
+    assert stat.S_IMODE((tmp_path / "store" / "a").stat().st_mode) & 0o111 == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_replacing_keeps_the_owner(storage: LocalStorage, tmp_path: Path) -> None:
+    storage.put_if_absent("a", b"1")
+    path = tmp_path / "store" / "a"
+    os.chown(path, 1000, 1000)
+    path.chmod(0o640)
+    storage.replace("a", b"2")
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1000, 1000, 0o640)
+
+
+def test_stat_does_not_follow_links(storage: LocalStorage, tmp_path: Path) -> None:
+    storage.put_if_absent("real", b"12345")
+    os.symlink("real", tmp_path / "store" / "link")
+    found = storage.stat("link")
+    assert found is not None
+    assert found.kind == "other"
+
+
+def test_no_descriptor_is_left_open(storage: LocalStorage) -> None:
+    storage.put_if_absent("d/e/a", b"1")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        storage.replace("d/e/a", b"2")
+        storage.put_if_absent("d/e/a", b"2")
+        storage.get("d/e/a"), storage.stat("d/e/a"), storage.list("d")
+        storage.sync("d/e/a")
+        for wrong in ("d", "d/e/a/b", "x/y"):
+            with pytest.raises(SluicegateError):
+                storage.get(wrong)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_names_of_unfinished_files_are_refused(storage: LocalStorage) -> None:
+    with pytest.raises(InvalidName, match="unfinished"):
+        storage.put_if_absent("d/.sg-0123.tmp", b"")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_a_read_error_names_the_file() -> None:
+    with pytest.raises(StorageFailed, match="mem: input/output error"):
+        LocalStorage(Path("/proc/self")).get("mem")

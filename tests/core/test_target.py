@@ -7,7 +7,7 @@ import pytest
 
 from sluicegate import codec
 from sluicegate.config import Config, parse_config
-from sluicegate.errors import NotFound, UnsupportedFormat
+from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.target import TargetKind, detect, resolve, survey
 
 V1 = struct.pack("<QQQII", 7, 0, 7, 0, 0)
@@ -138,3 +138,26 @@ def test_survey_puts_what_needs_a_person_first(tmp_path: Path) -> None:
         ("b-mistaken", ["SG-TARGET-MISMATCH"]),
         ("f-new", ["SG-TARGET-NOT-STARTED"]),
     ]
+
+
+def test_one_odd_entry_does_not_hide_a_store(tmp_path: Path) -> None:
+    (tmp_path / "a.offsets").mkdir()
+    (tmp_path / "b.offsets").symlink_to("nowhere")
+    (tmp_path / "c\x1b.offsets").write_bytes(b"")
+    (tmp_path / "d.offsets").write_bytes(codec.encode(codec.Format("offsets", 1, 100), {}))
+    assert detect(str(tmp_path))[0] is TargetKind.OFFSET_STORE
+
+
+def test_a_home_that_is_not_supported_does_not_hide_the_other_targets(tmp_path: Path) -> None:
+    make(tmp_path / "good", "metadata", "offsets/")
+    text = '[targets.good]\ncheckpoint = "good"\n[streams.s]\nsource = "x"'
+    seen = {
+        s.name: [f.code for f in s.findings] for s in survey(configured(tmp_path, text), "s3://x/y")
+    }
+    assert seen == {"good": [], "s": ["SG-TARGET-UNREADABLE"]}
+
+
+@pytest.mark.parametrize("word", ["x" * 5000, "a/" + "x" * 5000])
+def test_names_that_are_too_long(word: str) -> None:
+    with pytest.raises(SluicegateError):
+        resolve(word, Config(), "home")

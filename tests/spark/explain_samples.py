@@ -60,6 +60,13 @@ DAMAGE = [
         ),
         "SG-COMMIT-EMPTY",
     ),
+    (
+        (
+            f"a.b.Wrapped: x\n{_SITE}checkpointing.CommitLog.deserialize(CommitLog.scala:1)\n"
+            f"Caused by: a.b.JsonEOFException: y\n{_MORE}"
+        ),
+        "SG-COMMIT-EMPTY",
+    ),
     # metadata missing
     (
         (

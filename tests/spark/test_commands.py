@@ -141,7 +141,7 @@ class TestVerify:
             "error",
             f"{kafka}/offsets/3",
             f"{kafka}/offsets/3: the file is empty",
-            f"sluicegate checkpoint repair {kafka}",
+            "man sluicegate-checkpoint-verify  # SG-OFFSETS-EMPTY: what mends it, by hand",
         ]
 
     def test_warnings_alone_give_0(self, sg: Sg, kafka: Path) -> None:
@@ -156,7 +156,7 @@ class TestVerify:
         code, text = terminal.finish_plain()
         assert code == 3
         assert text.splitlines()[0] == "error SG-METADATA-MISSING kafka/metadata"
-        assert "  next: sluicegate checkpoint repair kafka" in text
+        assert "  next: man sluicegate-checkpoint-verify" in text
         assert text.splitlines()[-1].startswith("kafka: 1 error.")
 
     def test_the_sink_comes_from_the_configuration(self, sg: Sg, lab: Path, tmp_path: Path) -> None:

@@ -91,13 +91,22 @@ class TestMessages:
         texts = [text for cause in reader.CAUSES for text in cause.texts]
         assert [text for text in texts if not re.search(text, everything, re.MULTILINE)] == []
 
+    def test_no_text_is_passed_over(self) -> None:
+        """Most lines are not looked at closely, so each match must hold one of the words."""
+        texts = [text for cause in reader.CAUSES for text in cause.texts]
+        lines = [line for m, _ in ALL_SAMPLES for line in m.split("\n")]
+        parts = [found.group() for t in texts for line in lines if (found := re.search(t, line))]
+        for part in parts:
+            assert "_" in part or any(word in part for word in reader._WORDS), part
+
     @pytest.mark.parametrize("cause", reader.CAUSES, ids=lambda c: c.rule.code)
     def test_every_class_by_its_name_alone(self, cause: Cause) -> None:
         for name in cause.classes:
             for text in (f"[{name}]", f"[PARENT.{name}] words", f"errorClass={name}"):
                 assert codes(text) == [cause.rule.code]
-            with pytest.raises(NotFound):
-                explained(f"[OF_{name}_AGAIN]")
+            for text in (f"[OF_{name}]", f"[{name}_AGAIN]"):
+                with pytest.raises(NotFound):
+                    explained(text)
 
     @pytest.mark.parametrize("cause", reader.CAUSES, ids=lambda c: c.rule.code)
     def test_every_command_exists(self, cause: Cause) -> None:
@@ -151,6 +160,18 @@ class TestWholeLogs:
         log = real("schema_key-4.3.0") + real("offsets_empty-4.3.0")
         assert codes(log) == ["SG-OFFSETS-EMPTY", "SG-QUERY-STATE-SCHEMA"], "the last run first"
 
+    def test_the_innermost_cause_decides(self) -> None:
+        outer = "org.apache.spark.SparkException: [CANNOT_READ_MISSING_SNAPSHOT_FILE] x"
+        assert codes(f"{outer}\nCaused by: java.io.IOException: No space left on device") == [
+            "SG-STORAGE-FULL"
+        ]
+
+    def test_countless_checkpoints(self) -> None:
+        text = "".join(f"Failed to read log file /d/{n}/offsets/4. x\n" for n in range(3000))
+        found = explained(text.replace("Failed", "ERROR Failed"))
+        assert sum(each.count for each in found) == 3000
+        assert len(found) <= 1001
+
     def test_a_cause_stands_before_its_wrappers(self) -> None:
         log = real("user_error-4.3.0") + real("hdfs_delta_flip-4.3.0")
         assert codes(log) == ["SG-STATE-CORRUPT"]
@@ -171,7 +192,7 @@ class TestWholeLogs:
         (only,) = explained(f"ERROR: Error reading stream metadata from file:{hostile}/metadata")
         assert shlex.split(only.command) == ["sluicegate", "checkpoint", "verify", hostile]
         (only,) = explained(
-            "Failed to read log file /data/my orders/offsets/4. Incomplete log file"
+            "Failed to read log file /data/my old/jobs/offsets/4. Incomplete log file"
         )
         assert only.command == "sluicegate checkpoint verify CHECKPOINT", "not half a path"
 
@@ -186,7 +207,7 @@ class TestWholeLogs:
                     yield from (line.replace("3.delta", f"{turn}.delta") for line in failure)
                 if turn % 10_000 == 0:
                     yield from (
-                        f"Caused by: a.B: EOFException {n}{'x' * 999}\n" for n in range(999)
+                        f"Caused by: a.B: EOFException {n}{'x' * 999}\n" for n in range(9999)
                     )
 
         tracemalloc.start()
@@ -219,7 +240,7 @@ class TestHostileInput:
         try:
             for each in explained(text):
                 assert shlex.split(each.command)[0] == "sluicegate"
-                assert each.evidence
+                assert 0 < len(each.evidence) <= 402
         except SluicegateError as e:
             assert e.exit_code == 10
 

@@ -207,6 +207,8 @@ def test_lineage_that_does_not_end_before_its_version() -> None:
     files = f"1_{B}.changelog 2_{A}.changelog 3_{B}.zip 2_{B}.zip"
     known = {f"2_{A}.changelog": tuple(LineageItem(v, B) for v in (-1, 0, 1, 2, 3))}
     assert names(by_lineage(files, 2, known)) == [f"1_{B}.changelog", f"2_{A}.changelog"]
+    known = lineage((-1, B), (4, B), (5, B))
+    assert missing(by_lineage(f"6_{A}.changelog", 6, known)) == [f"4_{B}.zip"]
 
 
 def test_a_zip_of_its_own_needs_no_lineage() -> None:

@@ -122,7 +122,10 @@ def test_a_short_changelog_without_version_is_read_beyond_its_end() -> None:
     data = enc.lz4(enc.changelog(1, []))
     with pytest.raises(Corrupt, match="an end block has a checksum"):
         scan(io.BytesIO(data[:-1] + b"x"), CHANGELOG, "f")
+    with pytest.raises(Corrupt, match="an end block has a checksum"):
+        scan(io.BytesIO(data + enc.lz4(bytes(9000))[:-1] + b"x"), CHANGELOG, "f")
     assert scan(io.BytesIO(data[:-1] + b"x"), DELTA, "f").remark is not None
+    assert scan(io.BytesIO(data + enc.block(b"xyz")[:-1]), CHANGELOG, "f").remark is not None
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
@@ -132,7 +135,7 @@ def test_every_cut_of_the_file_is_noticed(version: int) -> None:
     needed = len(data) - len(enc.END)
     for size in range(len(data)):
         if size < needed:
-            with pytest.raises(Corrupt, match="f, byte"):
+            with pytest.raises(Corrupt, match=f"f, byte {size}: "):
                 scan(io.BytesIO(data[:size]), CHANGELOG, "f")
         else:
             # Spark stops at the last record, so the end block is not missed by it.
@@ -199,6 +202,23 @@ def test_damage_is_named(case: str) -> None:
     with pytest.raises(Corrupt, match=reason) as caught:
         read(payload, kind)
     assert caught.value.place == "f"
+
+
+@pytest.mark.parametrize("before", [1, 2, 9])
+def test_damage_after_other_records(before: int) -> None:
+    records = (enc.counted(b"key") + enc.counted(b"value")) * before
+    at = len(records)
+    for kind, record, reason in (
+        (DELTA, struct.pack(">i", -2), f"byte {at} unpacked: a key has the length -2"),
+        (DELTA, enc.counted(b"k") + struct.pack(">i", -9), f"byte {at + 5} unpacked: a value has"),
+        (SNAPSHOT, enc.counted(b"k") + NONE + NONE, f"byte {at + 5} unpacked: a value has"),
+        (DELTA, enc.counted(b"k") + b"\0\0\0\2v", f"byte {at + 10} unpacked: ends inside a val"),
+        (DELTA, enc.counted(b"k") + b"\0\0", f"byte {at + 7} unpacked: ends inside a value len"),
+        (DELTA, b"\0\0\0\2k", f"byte {at + 5} unpacked: ends inside a key"),
+    ):
+        with pytest.raises(Corrupt, match=reason):
+            read(records + record, kind)
+    assert read(records + NONE).puts == before
 
 
 def test_what_a_newer_spark_may_have_written_is_not_called_damage() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.errors import Corrupt, UnsupportedFormat
-from sluicegate.spark.lz4block import blocks
+from sluicegate.spark.lz4block import Torn, blocks
 from tests.spark import state_encoder as enc
 
 RAW = b"the quick brown fox, the quick brown fox, the quick brown fox"
@@ -78,7 +78,7 @@ STORED, LITERALS = as_stored(RAW, 0) + enc.END, as_literals(RAW, 0) + enc.END
 DAMAGE = {
     "empty": (b"", 0, "is empty"),
     "no end block": (enc.block(RAW), 21 + len(RAW), "ends without an end block"),
-    "no second end block": (enc.END + enc.block(RAW), 42 + len(RAW), "without an end block"),
+    "no second end block": (enc.END + enc.block(RAW), 42 + len(RAW), "ends without an end block"),
     "other bytes": (b"x" * 40, 0, "does not start with LZ4Block"),
     "other bytes later": (enc.block(RAW) + b"x" * 40, 21 + len(RAW), "does not start with"),
     "cut in the magic": (enc.block(RAW) + b"LZ4", 24 + len(RAW), "ends inside the header"),
@@ -107,6 +107,7 @@ def test_damage_is_named_with_its_byte(case: str) -> None:
         read(data)
     assert caught.value.message.startswith(f"f, byte {position}: ")
     assert caught.value.place == "f"
+    assert isinstance(caught.value, Torn) is reason.startswith(("ends", "is empty"))
 
 
 def test_undamaged_inputs_of_the_table_are_fine() -> None:

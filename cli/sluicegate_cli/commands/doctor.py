@@ -20,9 +20,9 @@ FINDINGS = ("SG-ENV-", "SG-HOME-")
 def run(ctx: typer.Context) -> int:
     """Check whether this machine is fit: Java, Spark, file system, clock, PATH.
 
-    Locks, exclusive creation and fsync are tried for real, in a scratch directory beside the
-    home that is removed again. Commands that only read need neither Java nor Spark, so their
-    absence is a warning.
+    Locks, exclusive creation and fsync are tried for real, in a scratch directory in the home, or
+    where it would be, that is removed again. Commands that only read need neither Java nor Spark,
+    so their absence is a warning.
     """
     session = Session.of(ctx)
     checks = doctor.examine(session.home, read_only=session.config.read_only)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sluicegate.spark.explain import STANDARD_INPUT, Explanation, explain, opened, read_lines
-from sluicegate_cli.output import Table, View
+from sluicegate_cli.output import Table, View, next_command
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -52,8 +52,12 @@ def _view(name: str, found: list[Explanation]) -> View:
             for number, each in enumerate(found, start=1)
         ],
         # Again below the tables, where a long command is not folded and can be copied.
-        lines=[f"next: {command}" for command in dict.fromkeys(each.command for each in found)],
+        lines=[f"next: {command}" for command in dict.fromkeys(_next(each) for each in found)],
     )
+
+
+def _next(each: Explanation) -> str:
+    return next_command(each.command, each.code)
 
 
 def _rows(each: Explanation) -> list[tuple[str, str]]:
@@ -68,7 +72,7 @@ def _rows(each: Explanation) -> list[tuple[str, str]]:
         ("meaning", each.rule.explanation),
         ("may also be", also),
         ("what to do", each.advice),
-        ("next", each.command),
+        ("next", _next(each)),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -82,7 +86,7 @@ def _document(each: Explanation) -> dict[str, Any]:
         "also": [rule.code for rule in each.also],
         "meaning": each.rule.explanation,
         "advice": each.advice,
-        "command": each.command,
+        "command": _next(each),
         "evidence": each.evidence,
         "line": each.line,
         "first_line": each.first_line,

@@ -11,6 +11,7 @@ from sluicegate.init import apply_init, plan_init
 from sluicegate_cli.session import Session
 
 CHANGES = True
+MAKES_CONFIG = True
 EXAMPLES = (
     ("init", "in this directory: ./.sluicegate and ./sluicegate.toml"),
     ("init --home /srv/streams --yes", "elsewhere, without being asked"),

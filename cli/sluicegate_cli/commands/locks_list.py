@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from sluicegate.errors import NotFound
+from sluicegate.errors import StorageFailed
 from sluicegate.locks import FileLock, find_locks
 from sluicegate.storage import local_root
 from sluicegate_cli.output import Table, View
@@ -31,19 +32,34 @@ def run(
     """
     session = Session.of(ctx)
     root = local_root(directory or session.home)
-    if not root.is_dir():
-        raise NotFound(f"{root} is not a directory", place=str(root))
     session.sink.show(_view(find_locks(root)))
+
+
+def _look(lock: FileLock) -> tuple[bool | None, str | None]:
+    """Whether a lock is held; None and the reason if it cannot be told."""
+    try:
+        return lock.is_held(), None
+    except StorageFailed as e:
+        return None, e.message
 
 
 def _view(locks: list[FileLock]) -> View:
     documents = []
     rows = []
     for lock in locks:
-        held = lock.is_held()
-        holders = [holder.describe() for holder in lock.holders()] if held else []
-        documents.append({"lock": str(lock.path), "held": held, "holders": holders})
-        rows.append((str(lock.path), "held" if held else "free", "; ".join(holders)))
+        held, problem = _look(lock)
+        holders = lock.holders() if held else []
+        told = problem or "; ".join(holder.describe() for holder in holders)
+        documents.append(
+            {
+                "lock": str(lock.path),
+                "held": held,
+                "problem": problem,
+                "holders": [asdict(h) | {"process": h.process_state()} for h in holders],
+            }
+        )
+        state = "unknown" if held is None else "held" if held else "free"
+        rows.append((str(lock.path), state, told))
     return View(
         schema="sluicegate.locks",
         document={"locks": documents},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.findings import Finding, worst_first
 from sluicegate_cli.output.view import Cell, Table, View
+from sluicegate_cli.table import is_known
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,6 +46,7 @@ def as_tables(view: View, *, color: bool) -> str:
         force_terminal=color,
         no_color=not color,
         highlight=False,
+        emoji=False,
     )
     with console.capture() as captured:
         for table in view.tables:
@@ -60,7 +62,14 @@ def visible(text: str) -> str:
     """The text with everything that could move a cursor or hide itself written out."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def next_command(line: str, code: str) -> str:
+    """The command to type; where this release does not have it, the page that tells the mend."""
+    if not line or is_known(line):
+        return line
+    return f"man sluicegate-checkpoint-verify  # {code}: what mends it, by hand"
 
 
 def _finding_fields(finding: Finding) -> dict[str, str]:
@@ -69,7 +78,7 @@ def _finding_fields(finding: Finding) -> dict[str, str]:
         "severity": finding.severity.value,
         "place": finding.place,
         "detail": finding.detail,
-        "repair": finding.repair,
+        "repair": next_command(finding.repair, finding.code),
     }
 
 
@@ -96,7 +105,7 @@ def _print_table(console: Console, table: Table) -> None:
     from rich.text import Text
 
     if table.title:
-        console.print(Text(table.title, style="bold"))
+        console.print(Text(visible(table.title), style="bold"))
     grid = RichTable(box=None, show_header=table.header, pad_edge=False, header_style="bold")
     for index, name in enumerate(table.columns):
         numbers = all(isinstance(row[index], int | float) for row in table.rows)
@@ -129,5 +138,6 @@ def _print_finding(console: Console, finding: Finding) -> None:
     console.print(head, soft_wrap=True)
     console.print(Padding(Text(visible(finding.detail)), (0, 0, 0, 2)))
     if finding.repair:
-        console.print(Text(f"  next: {visible(finding.repair)}"), soft_wrap=True)
+        line = visible(next_command(finding.repair, finding.code))
+        console.print(Text(f"  next: {line}"), soft_wrap=True)
     console.print()

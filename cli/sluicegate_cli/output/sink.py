@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
+from pathlib import Path
 from typing import TextIO
 
 from sluicegate.errors import SluicegateError, StorageFailed
@@ -33,7 +34,8 @@ class Sink:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         self.program = program
-        self._no_color = no_color or bool(os.environ.get("NO_COLOR"))
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self._no_color = no_color or bool(plain)
         terminal = _is_terminal(sys.stdout)
         self.mode = Mode.JSON if json else Mode.TABLE if terminal else Mode.TSV
 
@@ -42,6 +44,8 @@ class Sink:
         match self.mode:
             case Mode.JSON:
                 text = printers.as_json(view)
+            case Mode.TABLE if view.text is not None:
+                text = "".join(f"{printers.visible(line)}\n" for line in view.text.splitlines())
             case _ if view.text is not None:
                 text = view.text
             case Mode.TSV:
@@ -52,7 +56,7 @@ class Sink:
 
     def note(self, text: str) -> None:
         """Tell the operator something that is not a result."""
-        _write_error(printers.visible(text) + "\n")
+        write_error(printers.visible(text) + "\n")
 
     def error(self, error: SluicegateError) -> None:
         """Say what happened, to what, and the next command to type."""
@@ -64,17 +68,20 @@ class Sink:
                 "hint": error.hint,
                 "place": error.place,
             }
-            _write_error(printers.as_json(View(ERROR_SCHEMA, document)))
+            write_error(printers.as_json(View(ERROR_SCHEMA, document)))
             return
         label = "\x1b[1;31merror\x1b[0m" if self._colored(sys.stderr) else "error"
         message, hint = printers.visible(error.message), printers.visible(error.hint)
-        _write_error(f"{self.program}: {label}: {message}\n  next: {hint}\n")
+        write_error(f"{self.program}: {label}: {message}\n  next: {hint}\n")
 
-    def ask(self, question: str) -> bool | None:
-        """A yes-or-no answer from the terminal; None if there is no terminal to ask on."""
-        if self.mode is Mode.JSON or not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
-            return None
-        _write_error(f"{question} [y/N] ")
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is somebody to ask."""
+        return self.mode is not Mode.JSON and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+
+    def ask(self, question: str) -> bool:
+        """A yes-or-no answer from the terminal; anything but yes is no."""
+        write_error(f"{question} [y/N] ")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     @contextmanager
@@ -105,8 +112,7 @@ class Sink:
 
     def _write(self, text: str) -> None:
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            _write_all(sys.stdout, text)
         except BrokenPipeError:
             # `| head` has seen enough. The command goes on and gives its own exit code.
             _discard(sys.stdout)
@@ -118,11 +124,32 @@ class Sink:
         return not self._no_color and _is_terminal(stream)
 
 
+def ensure_streams() -> None:
+    """Give the program standard streams even where its caller closed them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - as long as we live
+
+
+def _write_all(stream: TextIO, text: str) -> None:
+    """Write to the last byte: unbuffered streams would drop what a short write leaves over."""
+    stream.flush()
+    try:
+        fd = stream.fileno()
+    except OSError:
+        stream.write(text)
+        return
+    rest = memoryview(text.encode(stream.encoding or "utf-8", "backslashreplace"))
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
 def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 
 
-def _write_error(text: str) -> None:
+def write_error(text: str) -> None:
+    """Write to standard error; that this fails is nothing that could be reported."""
     with suppress(OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()

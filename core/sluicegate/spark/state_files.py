@@ -162,7 +162,6 @@ class _Tally:
         self._deletes_allowed = kind is not StateKind.SNAPSHOT
 
     def plain(self, reader: _Reader) -> None:
-        self._inside_block(reader)
         while (length := reader.int32("a key length")) != _END:
             self.key_bytes += reader.skip(length, "a key")
             length = reader.int32("a value length")

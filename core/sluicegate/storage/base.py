@@ -97,6 +97,8 @@ def split_key(key: str) -> list[str]:
             raise InvalidName(f"path {_shown(key)} has an empty, '.' or '..' component")
         if "\0" in part or any(ord(c) < 32 or ord(c) == 127 for c in part):
             raise InvalidName(f"path {_shown(key)} has a control character")
+        if part.startswith(".sg-") and part.endswith(".tmp"):
+            raise InvalidName(f"path {_shown(key)} has a name that unfinished files have")
         if len(part.encode("utf-8", "surrogateescape")) > _COMPONENT_BYTES:
             raise InvalidName(f"path {_shown(key)} has a component over {_COMPONENT_BYTES} bytes")
     return parts

@@ -26,6 +26,8 @@ from pathlib import Path
 from sluicegate.storage.calls import Calls
 from sluicegate.storage.local import LocalStorage
 
+_SEEDS = 4
+
 
 class Killed(BaseException):
     """The simulated process is dead. Not an `Exception`: nothing may catch and survive it."""
@@ -77,7 +79,8 @@ class Disk:
         if chance:
             self._keep_some_names(chance)
         for child in self.root.iterdir():
-            shutil.rmtree(child) if child.is_dir() else child.unlink()
+            is_tree = child.is_dir() and not child.is_symlink()
+            shutil.rmtree(child) if is_tree else child.unlink()
         _write_out(self.root, self._platter, contents)
 
     def created(self, fd: int) -> None:
@@ -129,7 +132,8 @@ class Disk:
 
     def _keep_some_names(self, chance: random.Random) -> None:
         for ino, changes in self._pending.items():
-            names = self._nodes[ino].names
+            node = self._nodes.get(ino)
+            names = node.names if node else None
             for change in changes:
                 if names is not None and chance.random() < 0.5:
                     _apply(change, names)
@@ -226,15 +230,17 @@ def cut_points(
     right after. `act` must make the same calls every time.
     """
     for aftermath in aftermaths:
-        number = 0
-        while True:
-            root = scratch / f"{aftermath.name.lower()}-{number}"
-            cut = _run_cut(root, prepare, act, number, aftermath)
-            yield cut
-            shutil.rmtree(root)
-            if cut.acknowledged:
-                break
-            number += 1
+        # What survives of torn writes is chance, so it gets several.
+        for seed in range(_SEEDS if aftermath is Aftermath.TORN else 1):
+            number = 0
+            while True:
+                root = scratch / f"{aftermath.name.lower()}-{seed}-{number}"
+                cut = _run_cut(root, prepare, act, number, (aftermath, seed))
+                yield cut
+                shutil.rmtree(root)
+                if cut.acknowledged:
+                    break
+                number += 1
 
 
 def _run_cut(
@@ -242,8 +248,10 @@ def _run_cut(
     prepare: Callable[[LocalStorage], object],
     act: Callable[[LocalStorage], object],
     number: int,
-    aftermath: Aftermath,
+    ending: tuple[Aftermath, int],
 ) -> Cut:
+    aftermath, seed = ending
+
     def kill(at: int, _call: str) -> None:
         if at == number:
             raise Killed
@@ -257,7 +265,7 @@ def _run_cut(
         act(LocalStorage(root, calls=process))
     except Killed:
         acknowledged = False
-    disk.crash(aftermath, seed=number)
+    disk.crash(aftermath, seed=seed * 1000 + number)
     call = "after the last call" if acknowledged else process.made[-1]
     return Cut(root, number, call, aftermath, acknowledged, tuple(process.made))
 

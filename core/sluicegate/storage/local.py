@@ -7,21 +7,26 @@ component at a time with O_NOFOLLOW, so no link inside the root can lead out of 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat as st
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sluicegate.errors import Corrupt, NotFound, StorageFailed
 from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Kind, Stat, split_key
 from sluicegate.storage.calls import Calls
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Non-blocking, because opening a named pipe for reading would otherwise wait for a writer.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+_BUFFER = 1 << 16
 _TEMPORARY = (".sg-", ".tmp")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -32,6 +37,7 @@ class LocalStorage:
     def __init__(self, root: Path, *, calls: Calls | None = None) -> None:
         self._root = root
         self._calls = calls or Calls()
+        self._durable: set[tuple[int, int]] = set()
 
     @classmethod
     def create(cls, root: Path, *, calls: Calls | None = None) -> LocalStorage:
@@ -43,6 +49,9 @@ class LocalStorage:
                 with suppress(FileExistsError):
                     calls.make_directory(str(path), None)
                 calls.sync_path(path.parent)
+            if not missing:
+                # Somebody may have made it and died before the fsync.
+                calls.sync_path(root.parent)
         return cls(root, calls=calls)
 
     @property
@@ -59,7 +68,7 @@ class LocalStorage:
             if not st.S_ISREG(os.fstat(fd).st_mode):
                 os.close(fd)
                 raise StorageFailed(f"{self._shown(key)} is not a regular file")
-            return os.fdopen(fd, "rb")
+            return io.BufferedReader(_File(fd, self._root / key), _BUFFER)
 
     def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
         with self.open(key) as stream, self._errors_at(key):
@@ -86,7 +95,12 @@ class LocalStorage:
     def delete(self, key: str) -> bool:
         try:
             with self._parent(key) as (directory, name):
-                self._calls.unlink(name, directory)
+                try:
+                    self._calls.unlink(name, directory)
+                except FileNotFoundError:
+                    # Also then: an earlier attempt may have failed at just this fsync.
+                    self._calls.sync(directory)
+                    return False
                 self._calls.sync(directory)
         except NotFound:
             return False
@@ -141,9 +155,7 @@ class LocalStorage:
         try:
             try:
                 if keep_mode_of is not None:
-                    with suppress(FileNotFoundError):
-                        kept = os.stat(keep_mode_of, dir_fd=directory, follow_symlinks=False)
-                        os.fchmod(fd, st.S_IMODE(kept.st_mode))
+                    _keep_access(fd, keep_mode_of, directory)
                 self._calls.write(fd, data)
                 self._calls.sync(fd)
             finally:
@@ -177,21 +189,50 @@ class LocalStorage:
     def _enter(self, directory: int, part: str, *, create: bool) -> int:
         flags = _DIRECTORY | os.O_NOFOLLOW
         try:
-            return os.open(part, flags, dir_fd=directory)
+            entered = os.open(part, flags, dir_fd=directory)
         except FileNotFoundError:
             if not create:
                 raise
-        with suppress(FileExistsError):
-            self._calls.make_directory(part, directory)
-        # Also when another process made it: it may not have got as far as its own fsync.
-        self._calls.sync(directory)
-        return os.open(part, flags, dir_fd=directory)
+            with suppress(FileExistsError):
+                self._calls.make_directory(part, directory)
+            entered = os.open(part, flags, dir_fd=directory)
+        if create:
+            self._make_durable(directory, entered)
+        return entered
+
+    def _make_durable(self, directory: int, entered: int) -> None:
+        """Fsync the name of a directory, once: whoever made it may have died before doing so."""
+        found = os.fstat(entered)
+        if (found.st_dev, found.st_ino) in self._durable:
+            return
+        try:
+            self._calls.sync(directory)
+        except BaseException:
+            os.close(entered)
+            raise
+        self._durable.add((found.st_dev, found.st_ino))
 
     def _shown(self, key: str) -> str:
         return str(self._root / key)
 
     def _errors_at(self, key: str) -> AbstractContextManager[None]:
         return _translated(self._root / key, inside=self._root)
+
+
+class _File(io.FileIO):
+    """A file whose read errors are ours: a failing disk is told with the name of the file."""
+
+    def __init__(self, fd: int, place: Path) -> None:
+        super().__init__(fd, "rb")
+        self._place = place
+
+    def readinto(self, buffer: Buffer, /) -> int | None:
+        with _translated(self._place):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with _translated(self._place):
+            return super().readall()
 
 
 @contextmanager
@@ -221,6 +262,21 @@ def _translated(place: Path, inside: Path | None = None) -> Iterator[None]:
 def _has_link(place: Path, inside: Path) -> bool:
     below = takewhile(lambda path: path != inside, (place, *place.parents))
     return any(path.is_symlink() for path in below)
+
+
+def _keep_access(fd: int, name: str, directory: int) -> None:
+    """Give a new file the mode, and where allowed the owner, of the file it will replace."""
+    try:
+        kept = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not st.S_ISREG(kept.st_mode):
+        return
+    fresh = os.fstat(fd)
+    if (kept.st_uid, kept.st_gid) != (fresh.st_uid, fresh.st_gid):
+        with suppress(PermissionError):
+            os.fchown(fd, kept.st_uid, kept.st_gid)
+    os.fchmod(fd, st.S_IMODE(kept.st_mode))
 
 
 def _exists(directory: int, name: str) -> bool:

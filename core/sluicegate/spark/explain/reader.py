@@ -47,11 +47,10 @@ _NOISE = re.compile(
 )
 # One of these is in every text of every cause; most lines have none and need no closer look.
 _WORDS = (
-    "Exception", "Error", "exist", "sources", "batch", "metadata", "Incomplete", "iterator",
-    "assertion", "loading state", "end-of-input", "Stream ", "state", "log ", "Copied",
-    "artition", "Kafka", "kafka", "data may", "ffset", "active", "space", "uota", "denied",
-    "Read-only", "scheme", "RocksDB", "rocksdb", "chema", "recovering", "restarts", "Proxy",
-    "node assignment", "bootstrap", "broker", "Timeout", "Unable", "exception", "streaming",
+    "Exception", "exception", "Error", "sources", "batch", "metadata", "iterator", "assertion",
+    "Stream ", "state", "log ", "LogVersion", "artition", "data may", "ffset", "active", "space",
+    "uota", "denied", "scheme", "RocksDB", "rocksdb", "chema", "restarts", "recovering", "Copied",
+    "streaming", "node assignment", "bootstrap", "broker",
 )  # fmt: skip
 _CLASS = re.compile(r"[A-Z]_[A-Z]")
 
