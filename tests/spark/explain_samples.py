@@ -189,7 +189,7 @@ ABBREVIATED = [
         "java.io.FileNotFoundException: File file:/data/lookup.csv does not exist\n"
         "\tat org.example.Job.main(Job.java:1)"
     ),
-    "26/11/16 05:00:01 INFO Log: batch 3 doesn't exist",
+    "26/11/16 05:00:01 INFO Log: batch 3 doesn't exist\n  the rest of it: batch 3 doesn't exist",
     (
         "26/11/16 05:00:01 WARN FileStreamSink: Assume no metadata directory. Error while looking\n"
         f"java.io.FileNotFoundException: File {_PATH}/state/0/0/3.delta does not exist"

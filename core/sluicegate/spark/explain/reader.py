@@ -72,6 +72,7 @@ class _Reader:
     checkpoints: set[str] = field(default_factory=set)
     innermost: tuple[int, str] | None = None
     is_muted: bool = False
+    is_quiet: bool = False
     lines: int = 0
 
     def read(self, number: int, text: str) -> None:
@@ -85,11 +86,14 @@ class _Reader:
             self._start_record(text, level)
             if level in _QUIET:
                 return
+        is_cause = any(word in text[:_HEAD] for word in _INNER)
+        is_thrown = is_cause or bool(_THROWN.match(text))
+        if self.is_quiet and not (is_thrown or "Exception" in text or "Error" in text):
+            return
+        self.is_quiet = False
         if "[id = " in text:
             self._meet(facts_of(text).get("query"))
-        thrown = _THROWN.match(text)
-        is_cause = any(word in text[:_HEAD] for word in _INNER)
-        if thrown or is_cause:
+        if is_thrown:
             if self.chain.has_thrown and not is_cause:
                 self._close()
                 self.chain = Chain()
@@ -103,8 +107,8 @@ class _Reader:
         if not self.chain.is_blank:
             self._close()
             self.chain = Chain()
-        self.is_muted = False
-        if level not in _QUIET:
+        self.is_muted, self.is_quiet = False, level in _QUIET
+        if not self.is_quiet:
             self.chain.head = text
             self.is_muted = bool(_NOISE.search(text))
         elif "heckpoint" in text:
