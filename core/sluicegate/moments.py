@@ -14,9 +14,10 @@ def parse_moment(text: str) -> int:
     except ValueError as e:
         raise UsageError(f"{text!r} is not a time", hint=_HINT) from e
     if moment.tzinfo is None:
+        full = text if len(text) > len("2026-11-16") else f"{text}T00:00:00"
         raise UsageError(
             f"{text!r} has no time zone, so which moment is meant is not known",
-            hint=f"write {text}Z for UTC, or {text}+01:00 for an hour east of it",
+            hint=f"write {full}Z for UTC, or {full}+01:00 for an hour east of it",
         )
     return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sluicegate.config import Config
@@ -11,7 +12,7 @@ from sluicegate.spark.checkpoint import look_at
 from sluicegate.spark.offset_log import read_offsets
 from sluicegate.spark.verify import verify
 from sluicegate.storage import open_storage
-from sluicegate.target import Sighting, TargetKind, survey
+from sluicegate.target import UNREADABLE, Sighting, TargetKind, survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,23 @@ def status_of(config: Config, sighting: Sighting) -> TargetStatus:
     target = sighting.target
     if target is None or target.kind is not TargetKind.SPARK_CHECKPOINT:
         return TargetStatus(sighting, None, None, None, sighting.findings)
-    storage = open_storage(target.uri, read_only=True)
+    try:
+        return _checkpoint_status(config, sighting, target.uri)
+    except SluicegateError as e:
+        # One target that cannot be read must not hide the others.
+        finding = UNREADABLE.at(target.uri, e.message)
+        return TargetStatus(sighting, None, None, None, (*sighting.findings, finding))
+
+
+def _checkpoint_status(config: Config, sighting: Sighting, uri: str) -> TargetStatus:
+    storage = open_storage(uri, read_only=True)
     named = config.targets.get(sighting.name)
     sink = open_storage(named.sink, read_only=True) if named and named.sink else None
     look = look_at(storage)
     planned = None
     if look.last_batch is not None:
-        try:
+        with suppress(SluicegateError):
             planned = read_offsets(storage, look.last_batch).timestamp_ms
-        except SluicegateError:
-            planned = None
     findings = worst_first([*sighting.findings, *verify(storage, sink)])
     return TargetStatus(sighting, look.last_batch, planned, look.standing.value, tuple(findings))
 

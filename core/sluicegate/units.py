@@ -38,5 +38,8 @@ def size(count: int) -> str:
 
 
 def utc(timestamp: float) -> str:
-    """A moment as ISO 8601 in UTC, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp))
+    """A moment as ISO 8601 in UTC, to the second; beyond the calendar, the bare number."""
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp))
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp:.0f} s since 1970"

@@ -22,7 +22,7 @@ class Made:
 
     @property
     def sink(self) -> Path | None:
-        return self.root / "out" if (self.root / "out" / "_spark_metadata").is_dir() else None
+        return self.root / "out" if (self.root / "out").is_dir() else None
 
     def log(self, name: str) -> list[int]:
         """The batches of a log, ascending."""
@@ -353,7 +353,166 @@ def source_compact_huge(made: Made) -> None:
         stream.write(b"\n" + last)
 
 
+def state_store_missing(made: Made) -> None:
+    shutil.rmtree(made.checkpoint / "state/0/0/left-keyToNumValues")
+
+
+def state_operator_missing(made: Made) -> None:
+    shutil.rmtree(made.checkpoint / "state/0")
+
+
+def state_all_missing(made: Made) -> None:
+    shutil.rmtree(made.checkpoint / "state")
+
+
+def state_of_replay_missing(made: Made) -> None:
+    """Only the newest batch is run again, so its predecessor's state counts, committed or not."""
+    for batch in made.log("commits")[-3:]:
+        _remove(made.commit(batch))
+    version = made.log("offsets")[-1]
+    for path in (made.checkpoint / "state/0").rglob(f"{version}.delta"):
+        path.unlink()
+    for path in (made.checkpoint / "state/0").rglob("*.snapshot"):
+        path.unlink()
+
+
+def operator_metadata_empty(made: Made) -> None:
+    (made.checkpoint / "state/0/_metadata/metadata").write_bytes(b"")
+
+
+def schema_missing(made: Made) -> None:
+    shutil.rmtree(made.checkpoint / "state/0/_stateSchema")
+
+
+def offsets_alone(made: Made) -> None:
+    for log in ("offsets", "commits"):
+        for batch in made.log(log)[:-1]:
+            _remove(made.checkpoint / log / str(batch))
+
+
+def offsets_range_deleted_by_hand(made: Made) -> None:
+    """In both logs, as asynchronous progress would leave it, but for the checksums."""
+    for log in ("offsets", "commits"):
+        for batch in made.log(log)[-4:-1]:
+            (made.checkpoint / log / str(batch)).unlink()
+
+
+def offsets_stray_number(made: Made) -> None:
+    """A name like a date must not make us count up to it."""
+    newest = made.offsets(made.log("offsets")[-1])
+    shutil.copy(newest, newest.with_name("9999999999999999999"))
+    huge = re.sub(r'"spark.sql.shuffle.partitions":"[0-9]+"',
+                  '"spark.sql.shuffle.partitions":"9999999999"', newest.read_text())  # fmt: skip
+    newest.with_name("9999999999999999999").write_text(
+        huge.replace('"logOffset":11', '"logOffset":99999999999')
+    )
+
+
+def offsets_is_a_file(made: Made) -> None:
+    shutil.rmtree(made.checkpoint / "commits")
+    (made.checkpoint / "commits").write_text("not a directory")
+
+
+def source_compact_newer_version(made: Made) -> None:
+    path = max(made.source_log.glob("*.compact"), key=lambda p: int(p.name.split(".")[0]))
+    path.write_bytes(b"v7" + path.read_bytes()[2:])
+
+
+def sink_log_missing(made: Made) -> None:
+    assert made.sink
+    shutil.rmtree(made.sink / "_spark_metadata")
+
+
+def sink_file_empty(made: Made) -> None:
+    assert made.sink
+    min(p for p in made.sink.iterdir() if p.name.startswith("part-")).write_bytes(b"")
+
+
 DAMAGES = (
+    Damage(
+        "a store's state missing",
+        state_store_missing,
+        ("join-hdfs", "join-changelog-f2"),
+        ("SG-STATE-MISSING",),
+    ),
+    Damage(
+        "an operator's state missing",
+        state_operator_missing,
+        ("dedup-agg-hdfs", "join-changelog-f2"),
+        ("SG-STATE-MISSING",),
+    ),
+    Damage(
+        "all state missing, format 2",
+        state_all_missing,
+        ("agg-changelog-f2", "agg-rocksdb-f2"),
+        ("SG-STATE-MISSING",),
+    ),
+    Damage(
+        "state of a batch to replay missing",
+        state_of_replay_missing,
+        ("agg-hdfs", "session-hdfs"),
+        ("SG-STATE-MISSING",),
+    ),
+    Damage(
+        "operator metadata empty",
+        operator_metadata_empty,
+        ("agg-hdfs", "dedup-changelog"),
+        (),
+        also=("SG-STATE-METADATA",),
+    ),
+    Damage(
+        "state schema missing",
+        schema_missing,
+        ("tws-rocksdb", "join-v3-changelog"),
+        (),
+        also=("SG-STATE-METADATA",),
+    ),
+    Damage(
+        "one offsets file left",
+        offsets_alone,
+        ("stateless-python", "agg-hdfs"),
+        ("SG-OFFSETS-GAP",),
+    ),
+    Damage(
+        "several batches deleted by hand",
+        offsets_range_deleted_by_hand,
+        ("stateless-python", "dedup-hdfs"),
+        ("SG-OFFSETS-GAP",),
+    ),
+    Damage(
+        "a stray huge number",
+        offsets_stray_number,
+        ("agg-hdfs", "stateless-parquet"),
+        (),
+        exact=False,
+        also=("SG-OFFSETS-GAP-OLD",),
+    ),
+    Damage(
+        "a file where a log belongs",
+        offsets_is_a_file,
+        ("agg-hdfs", "stateless-parquet"),
+        ("SG-CHECKPOINT-UNREADABLE",),
+    ),
+    Damage(
+        "source compact file of a newer version",
+        source_compact_newer_version,
+        ("stateless-parquet", "agg-hdfs"),
+        (),
+        also=("SG-UNKNOWN-VERSION",),
+    ),
+    Damage(
+        "sink log missing",
+        sink_log_missing,
+        ("stateless-parquet", "agg-hdfs"),
+        (),
+        also=("SG-SINK-NO-LOG",),
+    ),
+    Damage(
+        "sink file empty",
+        sink_file_empty,
+        ("stateless-parquet", "dedup-changelog"),
+        ("SG-SINK-MISSING-FILE",),
+    ),
     Damage(
         "temporary state file left",
         temporary_state_file,
@@ -575,8 +734,9 @@ DAMAGES = (
         "trap A, two batches deleted",
         trap_a_delete_two,
         ("stateless-compact3", "dedup-changelog"),
-        ("SG-SOURCE-LOG-AHEAD",),
+        ("SG-SINK-AHEAD",),
         exact=False,
+        also=("SG-SOURCE-LOG-UNPLANNED",),
     ),
     Damage(
         "trap A, one deleted by hand",

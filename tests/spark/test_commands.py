@@ -315,3 +315,97 @@ class TestStatus:
             line.split("\t") for line in sg("status", str(kafka)).stdout.splitlines() if line
         )
         assert (fields["last_batch"], fields["planned_at"]) == ("3", "2026-11-16T03:36:20Z")
+
+    def test_one_target_that_cannot_be_read_does_not_hide_the_others(
+        self, sg: Sg, kafka: Path
+    ) -> None:
+        shutil.copytree(kafka, kafka.parent / "odd")
+        shutil.rmtree(kafka.parent / "odd" / "commits")
+        (kafka.parent / "odd" / "commits").write_text("a file")
+        (kafka.parent / "sluicegate.toml").write_text(
+            '[targets.fine]\ncheckpoint = "kafka"\n[targets.odd]\ncheckpoint = "odd"\n'
+            '[targets.far]\ncheckpoint = "kafka"\nsink = "s3://bucket/x"\n'
+        )
+        result = sg("status", "--json")
+        assert result.returncode == 3
+        states = {t["target"]: t["state"] for t in json.loads(result.stdout)["targets"]}
+        assert states == {"fine": "ok", "odd": "error", "far": "error"}
+
+
+class TestOddities:
+    def test_a_seeded_checkpoint_has_no_time(self, kafka: Path) -> None:
+        (kafka / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":0}\n{"orders":{"0":5}}')
+        _, text = Terminal("checkpoint", "inspect", "kafka", cwd=kafka.parent).finish_plain()
+        assert "last batch    3\n" in text
+
+    def test_times_beyond_the_calendar(self, sg: Sg, kafka: Path) -> None:
+        head = f'{{"batchTimestampMs":{2**63 - 1},"conf":{{}}}}'
+        (kafka / "offsets" / "3").write_text(f'v1\n{head}\n{{"orders":{{"0":5}}}}')
+        for command in (("checkpoint", "inspect"), ("checkpoint", "list"), ("status",), ("audit",)):
+            result = sg(*command, str(kafka))
+            assert result.returncode in (0, 3), result.stderr
+            assert "unexpected" not in result.stderr
+
+    def test_events_of_a_new_partition_are_not_known(self, sg: Sg, kafka: Path) -> None:
+        write_batch(kafka, 4, '{"orders":{"0":400,"1":40,"2":5000000}}')
+        batches = json.loads(sg("checkpoint", "list", str(kafka), "--json").stdout)["batches"]
+        assert [b["events"] for b in batches] == [None, 110, 110, 110, None]
+
+    def test_a_date_alone_gets_a_hint_that_works(self, sg: Sg, kafka: Path) -> None:
+        result = sg("audit", str(kafka), "--since", "2026-11-16")
+        assert "write 2026-11-16T00:00:00Z for UTC" in result.stderr
+        assert sg("audit", str(kafka), "--since", "2026-11-16T00:00:00Z").returncode == 0
+
+    def test_an_unreadable_batch_is_no_clean_audit(self, sg: Sg, kafka: Path) -> None:
+        (kafka / "offsets" / "3").write_text("")
+        found = json.loads(sg("audit", str(kafka), "--json").stdout)["findings"]
+        assert [f["code"] for f in found] == ["SG-AUDIT-UNKNOWN-RANGE"]
+
+    def test_a_directory_that_is_no_file_sink(self, sg: Sg, kafka: Path, tmp_path: Path) -> None:
+        (tmp_path / "other").mkdir()
+        result = sg("audit", str(kafka), "--sink", "other", "--json")
+        assert result.returncode == 0
+        assert [f["code"] for f in json.loads(result.stdout)["findings"]] == ["SG-SINK-NO-LOG"]
+
+
+class TestPartitionedSink:
+    """Output in `key=value` directories, where files of one task share their name."""
+
+    @pytest.fixture
+    def sink(self, kafka: Path, tmp_path: Path) -> Path:
+        out = tmp_path / "out put"
+        lines = []
+        for part in ("_k=1", "k=a%3Ab", "k=ü"):
+            (out / part).mkdir(parents=True)
+            (out / part / "part-0.json").write_text("{}")
+            uri = (out / part / "part-0.json").as_uri()
+            lines.append(f'{{"path":"{uri}","size":2,"isDir":false,"modificationTime":1}}')
+        (out / "_spark_metadata").mkdir()
+        for batch in range(3):
+            text = "\n".join(["v1", *lines]) if batch == 2 else "v1"
+            (out / "_spark_metadata" / str(batch)).write_text(text)
+        return out
+
+    def codes(self, sg: Sg, kafka: Path, sink: Path) -> list[str]:
+        result = sg("checkpoint", "verify", str(kafka), "--sink", str(sink), "--json")
+        return [f["code"] for f in json.loads(result.stdout)["findings"]]
+
+    def test_healthy(self, sg: Sg, kafka: Path, sink: Path) -> None:
+        assert self.codes(sg, kafka, sink) == []
+        link = sink.parent / "link"
+        link.symlink_to(sink)
+        assert self.codes(sg, kafka, link) == []
+
+    def test_one_of_the_equally_named_files_is_gone(self, sg: Sg, kafka: Path, sink: Path) -> None:
+        (sink / "k=ü" / "part-0.json").unlink()
+        assert self.codes(sg, kafka, sink) == ["SG-SINK-MISSING-FILE"]
+
+    def test_one_of_them_is_not_in_the_log(self, sg: Sg, kafka: Path, sink: Path) -> None:
+        (sink / "k=new").mkdir()
+        (sink / "k=new" / "part-0.json").write_text("{}")
+        os.utime(sink / "k=new" / "part-0.json", (1, 1))
+        assert self.codes(sg, kafka, sink) == ["SG-SINK-UNLISTED"]
+
+    def test_moved(self, sg: Sg, kafka: Path, sink: Path) -> None:
+        moved = sink.rename(sink.with_name("elsewhere"))
+        assert self.codes(sg, kafka, moved) == ["SG-PATHS-MOVED"]

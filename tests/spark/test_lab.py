@@ -64,8 +64,9 @@ def test_damage(lab: Path, damage: Damage, recipe: str, tmp_path: Path) -> None:
     if damage.exact:
         assert told == set(damage.codes)
     assert set(damage.also) <= {f.code for f in found}
-    # Looking at damage must not raise either.
-    inspect(open_storage(str(made.checkpoint), read_only=True))
+    if "SG-CHECKPOINT-UNREADABLE" not in told:
+        # Looking at damage must not raise either.
+        inspect(open_storage(str(made.checkpoint), read_only=True))
 
 
 @pytest.mark.parametrize("recipe", [r.name for r in RECIPES])

@@ -113,6 +113,7 @@ class TestOffsets:
             ("[1]", OffsetKind.OTHER),
             ("true", OffsetKind.OTHER),
             ("17", OffsetKind.NUMBER),
+            ("2024-01-01 00:00:00", OffsetKind.OTHER),
         ],
     )
     def test_other_sources(self, put: Put, text: str, kind: OffsetKind) -> None:
@@ -132,7 +133,7 @@ class TestOffsets:
             ("v1\n[]\n5", "expected a JSON object"),
             ('v1\n{"batchWatermarkMs":"x"}\n5', "batchWatermarkMs is 'x'"),
             ('v1\n{"conf":{"a":1}}\n5', "conf is not an object of texts"),
-            ("v1\n{}\nNaN", "not valid JSON"),
+            ('v1\n{"batchTimestampMs":99999999999999999999}\n5', "not a whole number"),
             ("v2\n{}\n5", "not a source and its offset"),
             ("v2\n{}\na:1\na:2", "not a source and its offset"),
         ],
@@ -148,6 +149,14 @@ class TestOffsets:
         for length in range(len(V1) - 2):
             with pytest.raises(Corrupt):
                 read_offsets(put("offsets/3", V1[:length]), 3)
+
+    def test_an_empty_line_of_metadata_is_what_old_releases_wrote(self, put: Put) -> None:
+        entry = read_offsets(put("offsets/3", 'v1\n\n{"t":{"0":1}}'), 3)
+        assert (entry.timestamp_ms, entry.offsets[0].kind) == (0, OffsetKind.KAFKA)
+
+    def test_absurd_partition_counts(self, put: Put) -> None:
+        conf = CONF.replace('"2"', '"' + "9" * 5000 + '"')
+        assert read_offsets(put("offsets/3", f"v1\n{{{conf}}}\n5"), 3).partitions is None
 
     def test_a_newer_version(self, put: Put) -> None:
         with pytest.raises(UnsupportedFormat, match="log version 3; this release reads up to 2"):

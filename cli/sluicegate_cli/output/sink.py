@@ -150,9 +150,12 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 def write_error(text: str) -> None:
     """Write to standard error; that this fails is nothing that could be reported."""
-    with suppress(OSError, ValueError):
+    try:
         sys.stderr.write(text)
         sys.stderr.flush()
+    except (OSError, ValueError):
+        # Or Python would try once more at its end, and change the exit code.
+        _discard(sys.stderr)
 
 
 def _discard(stream: TextIO) -> None:

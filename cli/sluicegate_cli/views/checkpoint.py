@@ -53,7 +53,9 @@ def moment(milliseconds: int | None) -> str | None:
 def _facts(summary: Summary) -> list[tuple[str, str | int | None]]:
     entry, commit = summary.offsets, summary.commit
     planned = moment(entry.timestamp_ms) if entry else None
-    age = f", planned {planned} ({units.ago(entry.timestamp_ms / 1000)})" if entry else ""
+    age = (
+        f", planned {planned} ({units.ago(entry.timestamp_ms / 1000)})" if entry and planned else ""
+    )
     versions = [
         f"offsets v{entry.version}" if entry else "",
         f"commits v{commit.version}" if commit else "",

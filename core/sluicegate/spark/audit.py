@@ -19,6 +19,8 @@ from sluicegate.spark.offset_log import OffsetEntry, read_offsets
 from sluicegate.spark.verify.sink import check_sink
 from sluicegate.storage import Storage
 
+_CLOCK_SLACK_MS = 10_000
+
 UNKNOWN_RANGE = rule(
     "SG-AUDIT-UNKNOWN-RANGE",
     Severity.WARNING,
@@ -77,28 +79,37 @@ def audit(storage: Storage, sink: Storage | None, since_ms: int = 0) -> Audit:
     batches: list[AuditedBatch] = []
     found: list[Finding] = []
     before: OffsetEntry | None = None
+    committed = set(look.commits.batches)
     for number in look.offsets.batches:
         entry = _entry(look, number)
-        if entry and entry.timestamp_ms >= since_ms:
+        if entry is None:
+            place = f"{storage.uri}/offsets/{number}"
+            found.append(UNKNOWN_RANGE.at(place, f"the offsets of batch {number} cannot be read"))
+        elif entry.timestamp_ms >= since_ms:
             written = _written(sink, listing, number)
-            batches.append(_audited(look, before, entry, written))
+            is_committed = number in committed
+            batches.append(_audited(before, entry, written, is_committed=is_committed))
             found += _check_range(look, before, entry)
-            if sink and listing:
-                found += _check_written(look, sink, listing, entry, written)
+            if sink and listing and listing.exists:
+                found += _check_written(sink, listing, entry, written, is_committed=is_committed)
         before = entry
     if sink:
-        found += check_sink(look, sink)
+        found += check_sink(look_at(storage), sink)
     return Audit(tuple(batches), tuple(found))
 
 
 def _audited(
-    look: Look, before: OffsetEntry | None, entry: OffsetEntry, written: Sequence[SinkFile] | None
+    before: OffsetEntry | None,
+    entry: OffsetEntry,
+    written: Sequence[SinkFile] | None,
+    *,
+    is_committed: bool,
 ) -> AuditedBatch:
     follows = before is not None and before.batch == entry.batch - 1
     return AuditedBatch(
         entry.batch,
         entry.timestamp_ms,
-        entry.batch in look.commits.batches,
+        is_committed,
         follows or entry.batch == 0,
         events_between(before, entry) if follows else None,
         None if written is None else len(written),
@@ -119,8 +130,8 @@ def _check_range(look: Look, before: OffsetEntry | None, entry: OffsetEntry) -> 
             continue
         if start.number is not None and offset.number is not None and offset.number < start.number:
             yield BACKWARDS.at(place, f"source {offset.source}: {start.number} → {offset.number}")
+        known = start.positions
         for position in offset.positions or ():
-            known = start.positions
             earlier = known.get(position.topic, position.partition) if known else None
             if earlier is not None and position.offset < earlier:
                 where = f"{position.topic}[{position.partition}]"
@@ -128,20 +139,22 @@ def _check_range(look: Look, before: OffsetEntry | None, entry: OffsetEntry) -> 
 
 
 def _check_written(
-    look: Look,
     sink: Storage,
     listing: LogListing,
     entry: OffsetEntry,
     written: Sequence[SinkFile] | None,
+    *,
+    is_committed: bool,
 ) -> Iterator[Finding]:
     place = f"{sink.uri}/{SINK_DIRECTORY}/{entry.batch}"
     covered = listing.last_compact is not None and entry.batch <= listing.last_compact
     if written is None:
-        if entry.batch in look.commits.batches and not covered:
+        if is_committed and not covered:
             yield NOT_WRITTEN.at(place, f"batch {entry.batch} is committed")
         return
-    early = [file for file in written if file.modified_ms and file.modified_ms < entry.timestamp_ms]
-    if early:
+    # Clocks differ, and many file systems keep whole seconds only.
+    early = [f for f in written if 0 < f.modified_ms < entry.timestamp_ms - _CLOCK_SLACK_MS]
+    if early and len(early) == len(written):
         detail = f"batch {entry.batch} was planned after its output {early[0].path} was written"
         yield SKIPPED.at(place, detail)
 

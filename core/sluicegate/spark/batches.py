@@ -53,7 +53,11 @@ def events_between(before: OffsetEntry | None, after: OffsetEntry | None) -> int
         if start is None or end is None:
             return None
         for position in end:
-            total += position.offset - (start.get(position.topic, position.partition) or 0)
+            began = start.get(position.topic, position.partition)
+            # Where a new partition began, or what a rewind means, the log does not tell.
+            if began is None or position.offset < began:
+                return None
+            total += position.offset - began
     return total
 
 

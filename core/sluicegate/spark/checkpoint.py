@@ -7,6 +7,7 @@ too, so a running job never looks damaged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -20,6 +21,7 @@ METADATA = "metadata"
 SOURCES = "sources"
 STATE = "state"
 _METADATA_BYTES = 64 * 1024
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Standing(Enum):
@@ -81,10 +83,18 @@ def operator_ids(storage: Storage) -> list[int]:
     except NotFound:
         return []
     return sorted(
-        int(e.name)
-        for e in entries
-        if e.kind == "directory" and e.name.isascii() and e.name.isdigit()
+        int(e.name) for e in entries if e.kind == "directory" and _NUMBER.fullmatch(e.name)
     )
+
+
+def newest_batch(storage: Storage) -> int:
+    """The newest batch that is planned now; -1 if none is.
+
+    To be asked again before something is said to be ahead of the offsets: a running job may have
+    planned further batches since they were listed.
+    """
+    last = list_log(storage, offset_log.DIRECTORY).last
+    return -1 if last is None else last
 
 
 def read_query_id(storage: Storage) -> str:

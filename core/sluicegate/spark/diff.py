@@ -50,7 +50,7 @@ def read_point(storage: Storage, batch: int | None) -> Point:
         storage.uri,
         _query_id(storage),
         read_offsets(storage, number),
-        tuple(read_operator(storage, operator) for operator in look.operators),
+        tuple(_operator(storage, operator) for operator in look.operators),
     )
 
 
@@ -102,6 +102,14 @@ def _if_different(what: str, left: object, right: object) -> Iterator[Difference
         yield Difference(
             what, None if left is None else str(left), None if right is None else str(right)
         )
+
+
+def _operator(storage: Storage, operator: int) -> Operator:
+    try:
+        return read_operator(storage, operator)
+    except SluicegateError:
+        # Positions are worth showing even if an operator's description is damaged.
+        return Operator(operator, None, ())
 
 
 def _query_id(storage: Storage) -> str | None:

@@ -23,6 +23,8 @@ from sluicegate.storage import Storage
 
 SINK_DIRECTORY = "_spark_metadata"
 NEWEST_VERSION = 1
+MOST_MISSING = 1000
+"""How many missing files are named at the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,15 @@ def missing_files(listing: LogListing) -> tuple[str, ...]:
     """The files that reading the log back to its newest compact file needs and does not find."""
     if listing.last is None:
         return ()
-    first = 0 if listing.last_compact is None else listing.last_compact + 1
-    present = set(listing.batches)
-    return tuple(str(n) for n in range(first, listing.last + 1) if n not in present)
+    before = -1 if listing.last_compact is None else listing.last_compact
+    missing: list[str] = []
+    for number in (n for n in listing.batches if n > before):
+        # A stray name can be a huge number; a few of the missing ones are enough to tell.
+        missing += [str(n) for n in range(before + 1, min(number, before + 1 + MOST_MISSING))]
+        before = number
+        if len(missing) >= MOST_MISSING:
+            break
+    return tuple(missing)
 
 
 def read_source_files(storage: Storage, key: str) -> Iterator[SourceFile]:

@@ -100,8 +100,16 @@ def inspect(storage: Storage) -> Summary:
 
 
 def oldest_rollback(look: Look, stores: list[StateStore]) -> int | None:
-    """The oldest batch a rollback can go to: planned, committed, and its state loads by name."""
-    both = sorted(set(look.offsets.batches) & set(look.commits.batches), reverse=True)
+    """The oldest batch a rollback can go to: planned after another, committed, and its state loads.
+
+    Judged by names; a gap in between ends it.
+    """
+    planned = set(look.offsets.batches)
+    # Spark also needs the offsets of the batch before the one it starts from.
+    both = sorted(
+        (b for b in planned.intersection(look.commits.batches) if b == 0 or b - 1 in planned),
+        reverse=True,
+    )
     if not stores:
         return both[-1] if both else None
     loadable = {store.directory: frozenset(store.versions.loadable) for store in stores}

@@ -61,6 +61,8 @@ def list_log(storage: Storage, directory: str) -> LogListing:
     except NotFound:
         return LogListing(exists=False)
     for entry in entries:
+        if entry.kind != "file":
+            continue
         if name := _NAME.fullmatch(entry.name):
             (compacts if name[2] else batches).append(int(name[1]))
         elif _TEMPORARY.fullmatch(entry.name):
@@ -122,8 +124,8 @@ def parse_object(text: str, place: str) -> dict[str, Any]:
 def whole(fields: dict[str, Any], name: str, place: str, default: int | None = None) -> int:
     """A whole number of a JSON object, or `Corrupt`."""
     value = fields.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise Corrupt(f"{place}: {name} is {value!r}, not a whole number", place=place)
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        raise Corrupt(f"{place}: {name} is {value!a:.60}, not a whole number", place=place)
     return value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.errors import Corrupt, SluicegateError
@@ -57,13 +58,7 @@ class SourceOffset:
         return value if isinstance(value, int) else None
 
     def _interpret(self) -> tuple[OffsetKind, Positions | int | None]:
-        if self.text is None:
-            return OffsetKind.NONE, None
-        try:
-            value = parse_json(self.text, "")
-        except SluicegateError:
-            return OffsetKind.OTHER, None
-        return _interpret(value)
+        return _interpret(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +77,7 @@ class OffsetEntry:
     def partitions(self) -> int | None:
         """The number of shuffle partitions that counts, if the entry says it."""
         text = self.conf.get(PARTITIONS, "")
-        return int(text) if text.isascii() and text.isdigit() else None
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
 
 
 def read_offsets(storage: Storage, batch: int) -> OffsetEntry:
@@ -90,9 +85,10 @@ def read_offsets(storage: Storage, batch: int) -> OffsetEntry:
     key = f"{DIRECTORY}/{batch}"
     version, lines = read_lines(storage, key, NEWEST_VERSION)
     place = f"{storage.uri}/{key}"
-    if not lines or not lines[0]:
+    if not lines or not any(lines):
         raise Corrupt(f"{place}: the batch metadata is missing", place=place)
-    fields = parse_object(lines[0], place)
+    # Spark accepts an empty line of metadata, as its oldest releases wrote it.
+    fields = parse_object(lines[0], place) if lines[0] else {}
     known = ("batchWatermarkMs", "batchTimestampMs", "conf")
     offsets = [line for line in lines[1:] if line]
     return OffsetEntry(
@@ -127,8 +123,9 @@ def _named(lines: list[str], place: str) -> tuple[SourceOffset, ...]:
 def _text(line: str, place: str) -> str | None:
     if line == "-":
         return None
-    # Every source writes JSON, so a cut line shows here.
-    parse_json(line, place)
+    # Nearly every source writes JSON, so a cut line shows here; other text cannot be judged.
+    if line[0] in '{["':
+        parse_json(line, place)
     return line
 
 
@@ -138,7 +135,17 @@ def _conf(value: Any, place: str) -> dict[str, str]:
     return value
 
 
-def _interpret(value: Any) -> tuple[OffsetKind, Positions | int | None]:
+@lru_cache(maxsize=32)
+def _interpret(text: str | None) -> tuple[OffsetKind, Positions | int | None]:
+    if text is None:
+        return OffsetKind.NONE, None
+    try:
+        return _interpret_value(parse_json(text, ""))
+    except SluicegateError:
+        return OffsetKind.OTHER, None
+
+
+def _interpret_value(value: Any) -> tuple[OffsetKind, Positions | int | None]:
     if isinstance(value, int) and not isinstance(value, bool):
         return OffsetKind.NUMBER, value
     if not isinstance(value, dict):

@@ -29,7 +29,7 @@ OFFSETS_GAP_OLD = rule(
 OFFSETS_MISSING = rule(
     "SG-OFFSETS-MISSING",
     Severity.ERROR,
-    "there are no offsets files, but there are commits",
+    "there are no offsets files, but there are commits or state",
     "Spark 3.5 and 4.0 would process everything again as batch 0 and then fail; 4.3 stops with an "
     "assertion. Restore offsets/ from a backup before the job is started.",
 )
@@ -78,6 +78,20 @@ STATE_MISSING = rule(
     "changelog, zip or SST file of its chain is gone, and no newer snapshot covers it. Roll back "
     "to the last batch whose state loads.",
 )
+STATE_METADATA = rule(
+    "SG-STATE-METADATA",
+    Severity.WARNING,
+    "the description of a stateful operator is damaged",
+    "The metadata file of an operator cannot be read, or a schema file that it names is not there. "
+    "Spark compares it with the query when it starts.",
+)
+UNREADABLE = rule(
+    "SG-CHECKPOINT-UNREADABLE",
+    Severity.ERROR,
+    "a part of the checkpoint cannot be read",
+    "The operating system refuses (permission, I/O error), or there is a file where a directory "
+    "belongs, or a symbolic link, which is not followed.",
+)
 STATE_CORRUPT = rule(
     "SG-STATE-CORRUPT",
     Severity.ERROR,
@@ -122,10 +136,10 @@ SOURCE_LOG_AHEAD = rule(
     "files, and if the sink has already committed that batch id, their rows are lost without a "
     "word. Trim the source's log to the newest offset.",
 )
-SOURCE_LOG_ONE_AHEAD = rule(
-    "SG-SOURCE-LOG-ONE-AHEAD",
+SOURCE_LOG_UNPLANNED = rule(
+    "SG-SOURCE-LOG-UNPLANNED",
     Severity.WARNING,
-    "the file source's log is one entry ahead of the offsets",
+    "the file source's log has entries that no batch has planned",
     "Normal after a crash while a batch was being planned: the next batch takes those files along. "
     "But if an offsets file was deleted by hand and the sink already has that batch, their rows "
     "will be lost; give the sink to be sure.",
@@ -136,6 +150,14 @@ SINK_LOG_GAP = rule(
     "an entry of the file sink's log is missing or cut",
     "Readers of the output silently drop the rows of that batch, and the query dies at the next "
     "compaction. The entry can be rebuilt from the part files that no entry names.",
+)
+SINK_NO_LOG = rule(
+    "SG-SINK-NO-LOG",
+    Severity.WARNING,
+    "the sink directory has no file sink log",
+    "There is no `_spark_metadata` in it: it is not the output of Spark's file sink, but of "
+    "another kind of sink, or a wrong path; or the log was removed, and readers then also see the "
+    "files of failed batches.",
 )
 SINK_UNLISTED = rule(
     "SG-SINK-UNLISTED",

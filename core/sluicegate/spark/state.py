@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sluicegate.errors import NotFound, SluicegateError
@@ -25,11 +25,16 @@ DEFAULT_STORE = "default"
 
 @dataclass(frozen=True, slots=True)
 class StateStore:
-    """One store of one partition of one operator, with the names of its files."""
+    """One store of one partition of one operator, with the names of its files.
+
+    `index` is its place among the partition's stores by name, which is the order of the ids that
+    the commit log has for them.
+    """
 
     operator: int
     partition: int
     name: str
+    index: int
     directory: str
     listing: StateListing
 
@@ -42,10 +47,10 @@ class StateStore:
 def find_stores(look: Look) -> list[StateStore]:
     """Every store of a checkpoint, by operator, partition and name."""
     return [
-        StateStore(operator, partition, name, directory, list_state(look.storage, directory))
+        StateStore(operator, partition, name, index, directory, list_state(look.storage, directory))
         for operator in look.operators
         for partition in _partitions(look.storage, operator)
-        for name, directory in _stores(look.storage, operator, partition)
+        for index, (name, directory) in enumerate(_stores(look.storage, operator, partition))
     ]
 
 
@@ -77,26 +82,25 @@ def load_chain(
     """The files from which a version is loaded, following the ids where there are any."""
     if store.listing.format == 1:
         return chain(store.listing, version)
-    ids = _ids_of(store, commit)
-    there = {file.uid for file in store.listing.files if file.version == version}
-    known = sorted(ids & {uid for uid in there if uid is not None})
-    if not known:
-        return chain(store.listing, version, _any_of(version, ids))
+    uid = _id_of(store, commit)
+    if uid is None:
+        return chain(store.listing, version)
     lineage = lineage_reader(storage, store.directory)
-    return chain_by_lineage(store.listing, version, known[0], lineage)
+    return chain_by_lineage(store.listing, version, uid, lineage)
 
 
-def _ids_of(store: StateStore, commit: CommitEntry | None) -> set[str]:
+def _id_of(store: StateStore, commit: CommitEntry | None) -> str | None:
+    """The id that the commit names for a store; None if it names none."""
     partitions = commit.state_ids.get(store.operator, ()) if commit else ()
-    return set(partitions[store.partition]) if store.partition < len(partitions) else set()
-
-
-def _any_of(version: int, ids: set[str]) -> Mapping[int, str]:
-    return {version: min(ids)} if ids else {}
+    ids = partitions[store.partition] if store.partition < len(partitions) else ()
+    return ids[store.index] if store.index < len(ids) else None
 
 
 def _partitions(storage: Storage, operator: int) -> list[int]:
-    entries = storage.list(f"{STATE}/{operator}")
+    try:
+        entries = storage.list(f"{STATE}/{operator}")
+    except NotFound:
+        return []
     return sorted(int(e.name) for e in entries if e.kind == "directory" and _is_number(e.name))
 
 

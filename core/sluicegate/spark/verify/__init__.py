@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sluicegate.errors import SluicegateError, StorageFailed
 from sluicegate.findings import Finding, Severity, worst_first
 from sluicegate.spark import rules
 from sluicegate.spark.checkpoint import Look, look_at
+from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.verify.logs import check_commits, check_metadata, check_offsets
 from sluicegate.spark.verify.sources import check_sources
 from sluicegate.storage import Storage
@@ -30,6 +32,16 @@ def verify(
     `read_data` decodes every state file and every log entry, which takes as long as reading all
     of the checkpoint.
     """
+    try:
+        return _verify(storage, sink, read_data=read_data, on_progress=on_progress)
+    except StorageFailed as e:
+        # What the operating system refuses hides the rest, so it is all there is to say.
+        return [rules.UNREADABLE.at(e.place or storage.uri, e.message)]
+
+
+def _verify(
+    storage: Storage, sink: Storage | None, *, read_data: bool, on_progress: Progress
+) -> list[Finding]:
     found = list(_examine(storage, sink, read_data=read_data))
     if any(finding.severity is not Severity.NOTE for finding in found):
         again = {(f.code, f.place) for f in _examine(storage, sink, read_data=read_data)}
@@ -51,7 +63,7 @@ def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iter
     yield from check_sources(look, read_data=read_data)
     yield from _check_temporary(look)
     # What a checkpoint does not have need not be imported: `status` runs this for every target.
-    if look.operators:
+    if look.operators or _has_state_ids(look):
         from sluicegate.spark.verify.state import check_state
 
         yield from check_state(look)
@@ -59,6 +71,15 @@ def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iter
         from sluicegate.spark.verify.sink import check_sink
 
         yield from check_sink(look, sink)
+
+
+def _has_state_ids(look: Look) -> bool:
+    try:
+        return look.last_commit is not None and bool(
+            read_commit(look.storage, look.last_commit).state_ids
+        )
+    except SluicegateError:
+        return False
 
 
 def _check_temporary(look: Look) -> Iterator[Finding]:

@@ -41,9 +41,9 @@ def check_state_data(look: Look, on_progress: Callable[[int, int], None]) -> Ite
 
 def _needed_files(look: Look, store: StateStore) -> set[StateFile]:
     version = needed_version(look)
-    if version is None or look.last_commit is None:
+    if version is None:
         return set()
-    commit = committed_ids(look, look.last_commit)
+    commit = committed_ids(look, version - 1)
     try:
         return set(load_chain(look.storage, store, version, commit).files)
     except SluicegateError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -59,13 +60,15 @@ def check_commits(look: Look) -> Iterator[Finding]:
 
 def looks_asynchronous(look: Look) -> bool:
     """Whether both logs have the same wide gaps, as asynchronous progress tracking leaves them."""
-    planned, done = set(look.offsets.batches), set(look.commits.batches)
-    gaps = [
-        (before, after) for before, after in pairwise(look.offsets.batches) if after > before + 1
+    # Where a checksum is left of what is missing, somebody has deleted it.
+    others = sorted({*look.commits.batches, *look.offsets.deleted, *look.commits.deleted})
+    shared = [
+        (before, after)
+        for before, after in pairwise(look.offsets.batches)
+        if after > before + 1 and bisect_right(others, before) == bisect_left(others, after)
     ]
-    shared = [gap for gap in gaps if not done & set(range(gap[0] + 1, gap[1]))]
     wide = [gap for gap in shared if gap[1] - gap[0] > 2]
-    return bool(planned) and (bool(wide) or len(shared) > 1)
+    return bool(wide) or len(shared) > 1
 
 
 def _check_commit_has_offsets(look: Look, last: int) -> Iterator[Finding]:
@@ -78,8 +81,7 @@ def _check_commit_has_offsets(look: Look, last: int) -> Iterator[Finding]:
 def _check_gaps(look: Look, last: int) -> Iterator[Finding]:
     batches = look.offsets.batches
     missing_before = len(batches) > 1 and batches[-2] != last - 1
-    # A lone batch is right for a purged log only if it is 0.
-    lonely = len(batches) == 1 and last > 0 and (last - 1) in look.commits.batches
+    lonely = len(batches) == 1 and last > 0
     asynchronous = looks_asynchronous(look)
     if (missing_before or lonely) and not asynchronous:
         place = f"{look.storage.uri}/offsets/{last - 1}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import unquote
@@ -9,10 +10,9 @@ from urllib.parse import unquote
 from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat
 from sluicegate.findings import Finding
 from sluicegate.spark import rules
-from sluicegate.spark.checkpoint import Look
+from sluicegate.spark.checkpoint import Look, newest_batch
 from sluicegate.spark.file_log import (
     SINK_DIRECTORY,
-    SinkFile,
     missing_files,
     needed_files,
     read_sink_files,
@@ -21,11 +21,14 @@ from sluicegate.spark.log import LogListing, list_log
 from sluicegate.spark.verify.sources import check_growth
 from sluicegate.storage import Storage
 
+_MOST_NAMED = 5
+
 
 def check_sink(look: Look, sink: Storage) -> Iterator[Finding]:
     """The sink's log must be whole, know no future batch, and name all and only its files."""
     listing = list_log(sink, SINK_DIRECTORY)
     if not listing.exists:
+        yield rules.SINK_NO_LOG.at(sink.uri)
         return
     repair = f"sluicegate checkpoint repair {look.storage.uri} --sink {sink.uri}"
     yield from _check_batches(look, sink, listing, repair)
@@ -37,84 +40,119 @@ def _check_batches(
     look: Look, sink: Storage, listing: LogListing, repair: str
 ) -> Iterator[Finding]:
     directory = f"{sink.uri}/{SINK_DIRECTORY}"
-    for number in missing_files(listing)[:5]:
+    for number in missing_files(listing)[:_MOST_NAMED]:
         yield rules.SINK_LOG_GAP.at(f"{directory}/{number}", repair=repair)
     last = -1 if listing.last is None else listing.last
-    # Without any offsets that is the finding, and this would only follow from it.
+    # Without any offsets that is the finding, and this would only follow from it. And a running
+    # job may have planned further batches since the offsets were listed.
     if look.last_batch is not None and last > look.last_batch:
-        detail = f"the sink has batch {last}, the checkpoint's newest is {look.last_batch}"
-        yield rules.SINK_AHEAD.at(directory, detail)
+        planned = newest_batch(look.storage)
+        if last > planned:
+            detail = f"the sink has batch {last}, the checkpoint's newest is {planned}"
+            yield rules.SINK_AHEAD.at(directory, detail)
     if look.last_commit is not None and last < look.last_commit:
         detail = f"batch {look.last_commit} is committed, but the sink's newest is {last}"
         yield rules.SINK_LOG_GAP.at(f"{directory}/{look.last_commit}", detail, repair=repair)
 
 
 def _check_files(look: Look, sink: Storage, listing: LogListing, repair: str) -> Iterator[Finding]:
-    named: set[str] = set()
-    whole = not missing_files(listing)
+    named: dict[str, int] = {}
+    elsewhere: list[str] = []
     for file in needed_files(listing):
         key = f"{SINK_DIRECTORY}/{file}"
-        place = f"{sink.uri}/{key}"
         try:
-            _collect(read_sink_files(sink, key), named)
+            _collect(sink, key, named, elsewhere)
         except NotFound:
             continue
         except UnsupportedFormat as e:
-            whole = False
-            yield rules.UNKNOWN_VERSION.at(place, e.message)
+            yield rules.UNKNOWN_VERSION.at(f"{sink.uri}/{key}", e.message)
         except Corrupt as e:
-            whole = False
-            yield rules.SINK_LOG_GAP.at(place, e.message, repair=repair)
-    present = set(_data_files(sink, ""))
-    by_name = {PurePosixPath(unquote(path)).name for path in named}
-    moved = [path for path in named if not _is_inside(path, sink)]
-    if moved:
-        detail = f"{len(moved)} of {len(named)} entries point elsewhere, such as {moved[0]}"
+            yield rules.SINK_LOG_GAP.at(f"{sink.uri}/{key}", e.message, repair=repair)
+    if elsewhere:
+        detail = f"{len(elsewhere)} entries point elsewhere, such as {elsewhere[0]}"
         yield rules.PATHS_MOVED.at(f"{sink.uri}/{SINK_DIRECTORY}", detail)
-    unlisted = sorted(
-        file
-        for file in present
-        if PurePosixPath(file).name not in by_name and not _in_progress(look, sink, listing, file)
-    )
+    yield from _check_unlisted(look, sink, listing, named)
+    yield from _check_missing(sink, named)
+
+
+def _check_unlisted(
+    look: Look, sink: Storage, listing: LogListing, named: dict[str, int]
+) -> Iterator[Finding]:
+    since = _in_progress_since(look, sink, listing)
+    unlisted = []
+    for file in _data_files(sink, ""):
+        if file in named:
+            continue
+        written = sink.stat(file)
+        if written and (since is None or written.modified_ns <= since):
+            unlisted.append(file)
     if unlisted:
-        detail = f"{len(unlisted)} files, such as {unlisted[0]}"
-        yield rules.SINK_UNLISTED.at(sink.uri, detail, repair="" if whole else repair)
-    names = {PurePosixPath(f).name for f in present}
-    for gone in sorted(by_name - names)[:5]:
-        yield rules.SINK_MISSING_FILE.at(f"{sink.uri}/{gone}", "the sink's log names it")
+        yield rules.SINK_UNLISTED.at(sink.uri, f"{len(unlisted)} files, such as {min(unlisted)}")
 
 
-def _in_progress(look: Look, sink: Storage, listing: LogListing, file: str) -> bool:
-    """Whether a file may belong to the batch that is planned but not yet committed."""
+def _check_missing(sink: Storage, named: dict[str, int]) -> Iterator[Finding]:
+    """Files that the log names, gone or of another size; a few of each are enough to tell."""
+    told = 0
+    for file, size in sorted(named.items()):
+        found = sink.stat(file)
+        if found is not None and found.size == size:
+            continue
+        there = "is not there" if found is None else f"has {found.size} bytes"
+        detail = f"the sink's log names it with {size} bytes; it {there}"
+        yield rules.SINK_MISSING_FILE.at(f"{sink.uri}/{file}", detail)
+        told += 1
+        if told == _MOST_NAMED:
+            return
+
+
+def _in_progress_since(look: Look, sink: Storage, listing: LogListing) -> int | None:
+    """Files younger than this may belong to the batch that is planned but not yet committed."""
     if look.last_batch is None or look.last_batch == look.last_commit or listing.last is None:
-        return False
+        return None
     names = (str(listing.last), f"{listing.last}.compact")
-    logged = [found for n in names if (found := sink.stat(f"{SINK_DIRECTORY}/{n}"))]
-    written = sink.stat(file)
-    return written is None or any(written.modified_ns > entry.modified_ns for entry in logged)
+    logged = [found.modified_ns for n in names if (found := sink.stat(f"{SINK_DIRECTORY}/{n}"))]
+    return max(logged, default=None)
 
 
-def _collect(files: Iterator[SinkFile], named: set[str]) -> None:
-    for file in files:
-        (named.discard if file.action == "delete" else named.add)(file.path)
+def _collect(sink: Storage, key: str, named: dict[str, int], elsewhere: list[str]) -> None:
+    """Add the entries of a log file to the files by their key in the sink, with their sizes."""
+    for file in read_sink_files(sink, key):
+        path = unquote(file.path.removeprefix("file:"))
+        inside = _key_in_sink(path)
+        if file.action == "delete":
+            named.pop(inside, None)
+            continue
+        named[inside] = file.size
+        if file.path.startswith("file:") and not _is_inside(path, inside, sink):
+            elsewhere.append(file.path)
+
+
+def _key_in_sink(path: str) -> str:
+    """The file's name with the partition directories (`key=value`) above it, wherever they lie."""
+    *above, name = PurePosixPath(path).parts
+    depth = len(above)
+    while depth and "=" in above[depth - 1]:
+        depth -= 1
+    return "/".join([*above[depth:], name])
+
+
+def _is_inside(path: str, inside: str, sink: Storage) -> bool:
+    root = sink.local_path()
+    if root is None:
+        return True
+    # As it was named, and as it really is: either may be what Spark was given.
+    roots = {os.path.normpath(root.absolute()), str(root.resolve())}
+    clean = os.path.normpath("/" + path.lstrip("/"))
+    return any(clean == os.path.normpath(f"{here}/{inside}") for here in roots)
 
 
 def _data_files(sink: Storage, directory: str) -> Iterator[str]:
-    """Files that a reader would take for data: hidden names and `_…` are not."""
+    """Files that a reader takes for data: hidden names are not, nor `_…` unless a partition."""
     for entry in sink.list(directory):
-        if entry.name.startswith((".", "_")):
+        if entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name):
             continue
         key = f"{directory}/{entry.name}" if directory else entry.name
         if entry.kind == "directory":
             yield from _data_files(sink, key)
         elif entry.kind == "file":
             yield key
-
-
-def _is_inside(path: str, sink: Storage) -> bool:
-    root = sink.local_path()
-    if root is None or not path.startswith("file:"):
-        return True
-    return PurePosixPath(unquote(path.removeprefix("file:").replace("///", "/"))).is_relative_to(
-        root.absolute()
-    )

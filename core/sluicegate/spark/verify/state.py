@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.findings import Finding
 from sluicegate.spark import rules
-from sluicegate.spark.checkpoint import STATE, Look, Standing
+from sluicegate.spark.checkpoint import STATE, Look, Standing, newest_batch
+from sluicegate.spark.commit_log import CommitEntry
 from sluicegate.spark.offset_log import OffsetEntry, read_offsets
 from sluicegate.spark.operators import Operator, read_operator
 from sluicegate.spark.rocksdb_files import shared_faults
@@ -17,6 +19,7 @@ from sluicegate.spark.state_chain import Chain
 from sluicegate.spark.state_files import StateKind
 
 _SCHEMA_BYTES = 1 << 20
+_MOST_NAMED = 5
 # No field at all, or the one of type void that a limit has.
 _NO_KEY = re.compile(rb'\[\]|\[\{"name":"\w{1,99}","type":"void"')
 
@@ -30,26 +33,36 @@ def check_state(look: Look) -> Iterator[Finding]:
     yield from check_loadable(look, stores)
     yield from _check_partitions(look, operators, stores)
     yield from _check_temporary(look, stores)
+    yield from _check_descriptions(look)
 
 
 def needed_version(look: Look) -> int | None:
-    """The state version that the next start loads; None if it loads nothing."""
-    return None if look.last_commit is None else look.last_commit + 1
+    """The state version that the next start loads; None if it loads nothing.
+
+    A finished batch N leaves version N + 1. A batch that is run again starts from what the one
+    before it left, whether or not that one was committed.
+    """
+    if look.last_batch is None:
+        return None
+    version = look.last_batch + (look.standing is Standing.CLEAN)
+    return version or None
 
 
 def needed_partitions(look: Look) -> int | None:
-    """The number of shuffle partitions that the last committed batch is pinned to."""
-    entry = _offsets(look, look.last_commit)
+    """The number of shuffle partitions of the batch whose state the next start loads."""
+    version = needed_version(look)
+    entry = _offsets(look, None if version is None else version - 1)
     return entry.partitions if entry else None
 
 
 def check_loadable(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
     """The version of the last commit must have a complete chain of files in every store."""
     version = needed_version(look)
-    if version is None or look.last_commit is None:
+    if version is None:
         return
-    commit = committed_ids(look, look.last_commit)
+    commit = committed_ids(look, version - 1)
     partitions = needed_partitions(look)
+    yield from _check_absent(look, stores, commit)
     for store in stores:
         if partitions is not None and store.partition >= partitions:
             continue
@@ -63,6 +76,29 @@ def check_loadable(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
             detail = f"version {version} needs {missing}"
             yield rules.STATE_MISSING.at(f"{place}/{missing}", detail, repair=_rollback(look))
         yield from _check_chain_files(look, store, found)
+
+
+def _check_absent(
+    look: Look, stores: list[StateStore], commit: CommitEntry | None
+) -> Iterator[Finding]:
+    """Stores that their siblings, their operator's description or the commit know of."""
+    there = {(s.operator, s.partition, s.name) for s in stores}
+    operators = {operator for operator, _, _ in there}
+    # Spark numbers operators from 0, so a number that is left out was there.
+    known = {*look.operators, *(commit.state_ids if commit else ())}
+    expected = range(min(max(known, default=-1) + 1, len(known) + _MOST_NAMED))
+    for operator in [number for number in expected if number not in operators][:_MOST_NAMED]:
+        place = f"{look.storage.uri}/{STATE}/{operator}"
+        yield rules.STATE_MISSING.at(place, "the operator has no state", repair=_rollback(look))
+    for operator in sorted(operators):
+        names = {name for o, _, name in there if o == operator}
+        names |= {store.name for store in _operator(look, operator).stores}
+        partitions = {partition for o, partition, _ in there if o == operator}
+        for partition in sorted(partitions):
+            for name in sorted(names - {n for o, p, n in there if (o, p) == (operator, partition)}):
+                place = f"{look.storage.uri}/{STATE}/{operator}/{partition}/{name}"
+                detail = "the store is missing, which other partitions have"
+                yield rules.STATE_MISSING.at(place, detail, repair=_rollback(look))
 
 
 def _check_chain_files(look: Look, store: StateStore, found: Chain) -> Iterator[Finding]:
@@ -100,6 +136,10 @@ def _check_ahead(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
     for store in stores:
         newest = store.listing.newest_file
         if store.listing.format == 1 and newest is not None and newest > allowed:
+            # Listed after the offsets, so a running job may just have gone on.
+            allowed = newest_batch(look.storage) + 1
+            if newest <= allowed:
+                continue
             detail = f"version {newest} is there; batch {look.last_batch} ends with {allowed}"
             place = f"{look.storage.uri}/{store.directory}"
             repair = f"sluicegate checkpoint repair {look.storage.uri}"
@@ -125,8 +165,9 @@ def _check_partitions(
         if extra := sorted(p for p in current if p >= partitions):
             detail = f"the log says {partitions}, but partition {extra[-1]} has current state"
             yield rules.PARTITIONS_CHANGED.at(place, detail)
-        if absent := sorted(set(range(partitions)) - present):
-            detail = f"the log says {partitions}, but there is no state of partition {absent[0]}"
+        absent = next((n for n, p in enumerate(sorted(present)) if n != p), len(present))
+        if absent < partitions:
+            detail = f"the log says {partitions}, but there is no state of partition {absent}"
             yield rules.PARTITIONS_CHANGED.at(place, detail)
 
 
@@ -166,14 +207,33 @@ def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
     root = look.storage.local_path()
     if root is None:
         return
-    here = str(root.absolute())
+    # As it was named, and as it really is: either may be what Spark was given.
+    heres = {os.path.normpath(root.absolute()), str(root.resolve())}
     for operator in operators:
         paths = [path for store in operator.stores for path in store.schema_paths]
-        moved = [path for path in paths if f"{here}/{STATE}/" not in path]
+        moved = [path for path in paths if not any(f"{h}/{STATE}/" in path for h in heres)]
         if moved:
             place = f"{look.storage.uri}/{STATE}/{operator.id}/_metadata"
             repair = f"sluicegate checkpoint relocate {look.storage.uri} NEW_DIR"
             yield rules.PATHS_MOVED.at(place, f"it refers to {moved[0]}", repair=repair)
+
+
+def _check_descriptions(look: Look) -> Iterator[Finding]:
+    for operator in look.operators:
+        place = f"{look.storage.uri}/{STATE}/{operator}/_metadata"
+        try:
+            found = read_operator(look.storage, operator)
+        except UnsupportedFormat as e:
+            yield rules.UNKNOWN_VERSION.at(place, e.message)
+            continue
+        except Corrupt as e:
+            yield rules.STATE_METADATA.at(place, e.message)
+            continue
+        for store in found.stores:
+            for path in store.schema_paths:
+                _, _, inside = path.rpartition(f"/{STATE}/{operator}/")
+                if inside != path and look.storage.stat(f"{STATE}/{operator}/{inside}") is None:
+                    yield rules.STATE_METADATA.at(place, f"{path} is not there")
 
 
 def _operator(look: Look, operator: int) -> Operator:
