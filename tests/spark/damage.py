@@ -51,6 +51,10 @@ class Made:
         return min((self.checkpoint / "sources").iterdir())
 
 
+class Inapplicable(Exception):
+    """This checkpoint does not have what was to be damaged."""
+
+
 Change = Callable[[Made], None]
 
 
@@ -377,7 +381,10 @@ def state_of_replay_missing(made: Made) -> None:
 
 
 def operator_metadata_empty(made: Made) -> None:
-    (made.checkpoint / "state/0/_metadata/metadata").write_bytes(b"")
+    path = made.checkpoint / "state/0/_metadata/metadata"
+    if not path.exists():
+        raise Inapplicable("Spark 3.5 does not describe its operators")
+    path.write_bytes(b"")
 
 
 def schema_missing(made: Made) -> None:

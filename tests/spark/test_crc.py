@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from sluicegate.spark.crc import check_hidden, check_visible, hidden_name, visib
 from sluicegate.spark.state_files import StateKind
 from tests.spark import state_encoder as enc
 
-LAB = os.environ.get("SG_LAB", "")
 # A changelog that Spark 4.3.0 wrote, and the two checksum files that it wrote beside it.
 DATA = enc.REAL[StateKind.CHANGELOG, 3]
 HIDDEN = bytes.fromhex("6372630000000200b02418f2")
@@ -141,10 +139,9 @@ def test_another_algorithm_is_not_judged() -> None:
         visible(b"", spark_crc(b"", algorithm="SHA-256"))
 
 
-@pytest.mark.skipif(not LAB, reason="SG_LAB names no directory of real checkpoints")
-def test_all_checksums_of_the_lab_match() -> None:
+def test_all_checksums_of_the_lab_match(lab: Path) -> None:
     seen = {"hidden": 0, "visible": 0}
-    for path in sorted(Path(LAB).rglob("*.crc")):
+    for path in sorted(lab.rglob("*.crc")):
         is_hidden = path.name.startswith(".")
         beside = path.with_name(path.name.removeprefix(".").removesuffix(".crc"))
         if not beside.is_file():

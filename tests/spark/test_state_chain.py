@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from sluicegate.spark.state_files import LineageItem, StateKind
 from sluicegate.storage import LocalStorage
 from tests.spark import state_encoder as enc
 
-LAB = os.environ.get("SG_LAB", "")
 A, B = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000000"
 DELTA, SNAPSHOT, CHANGELOG, ZIP = (
     StateKind.DELTA,
@@ -321,10 +319,9 @@ def test_missing_is_told_in_names() -> None:
     assert str(Missing(CHANGELOG, 3, 3, A)) == f"3_{A}.changelog"
 
 
-@pytest.mark.skipif(not LAB, reason="SG_LAB names no directory of real checkpoints")
-def test_the_state_of_the_last_commit_loads_in_all_of_the_lab() -> None:
+def test_the_state_of_the_last_commit_loads_in_all_of_the_lab(lab: Path) -> None:
     seen = 0
-    for root in sorted(path.parent for path in Path(LAB).rglob("commits")):
+    for root in sorted(path.parent for path in lab.rglob("commits")):
         commits = {int(p.name): p for p in (root / "commits").iterdir() if p.name.isdigit()}
         storage = LocalStorage(root)
         last = max(commits, default=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tests.spark.state_encoder import DELETE, DELETE_RANGE, MERGE, PUT, Record
 
 DELTA, SNAPSHOT, CHANGELOG = StateKind.DELTA, StateKind.SNAPSHOT, StateKind.CHANGELOG
 NONE = struct.pack(">i", -1)
-LAB = os.environ.get("SG_LAB", "")
 
 
 def read(payload: bytes, kind: StateKind = DELTA) -> Payload:
@@ -235,10 +233,9 @@ def test_a_first_key_that_looks_a_little_like_a_version(length: int) -> None:
     assert (found.version, found.key_bytes, found.puts) == (1, length, 1)
 
 
-@pytest.mark.skipif(not LAB, reason="SG_LAB names no directory of real checkpoints")
-def test_all_files_of_the_lab_scan_clean() -> None:
+def test_all_files_of_the_lab_scan_clean(lab: Path) -> None:
     seen = 0
-    for path in sorted(Path(LAB).rglob("*")):
+    for path in sorted(lab.rglob("*")):
         file = parse_name(path.name)
         if file is None or file.kind is StateKind.ZIP:
             continue

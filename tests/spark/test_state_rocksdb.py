@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import zipfile
 from pathlib import Path
@@ -19,7 +18,6 @@ from sluicegate.spark.state_files import StateKind
 from sluicegate.storage import LocalStorage
 from tests.spark import state_encoder as enc
 
-LAB = os.environ.get("SG_LAB", "")
 SST = f"000008-{enc.UID}.sst"
 # The metadata of a zip that Spark 4.3.0 wrote.
 REAL = (
@@ -187,10 +185,9 @@ def test_shared_files_that_are_all_there(tmp_path: Path) -> None:
     assert shared_faults(store(tmp_path, {SST: 7}, [(SST, 7)]), "state/0/0", "5.zip") == []
 
 
-@pytest.mark.skipif(not LAB, reason="SG_LAB names no directory of real checkpoints")
-def test_all_zips_of_the_lab() -> None:
+def test_all_zips_of_the_lab(lab: Path) -> None:
     seen = 0
-    for path in sorted(Path(LAB).rglob("*.zip")):
+    for path in sorted(lab.rglob("*.zip")):
         file = parse_name(path.name)
         if file is None or file.kind is not StateKind.ZIP:
             continue
