@@ -136,6 +136,7 @@ class TestOffsets:
             ('v1\n{"batchTimestampMs":99999999999999999999}\n5', "not a whole number"),
             ("v2\n{}\n5", "not a source and its offset"),
             ("v2\n{}\na:1\na:2", "not a source and its offset"),
+            ("v2\n{}\na:", "empty offset"),
         ],
     )
     def test_damage(self, put: Put, text: str, says: str) -> None:

@@ -123,6 +123,8 @@ def _named(lines: list[str], place: str) -> tuple[SourceOffset, ...]:
 def _text(line: str, place: str) -> str | None:
     if line == "-":
         return None
+    if not line:
+        raise Corrupt(f"{place}: a source has an empty offset", place=place)
     # Nearly every source writes JSON, so a cut line shows here; other text cannot be judged.
     if line[0] in '{["':
         parse_json(line, place)
