@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from sluicegate.config import Config
 from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
-from sluicegate.spark.checkpoint import look_at
+from sluicegate.spark.checkpoint import Standing, look_at
+from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.offset_log import read_offsets
 from sluicegate.spark.verify import verify
 from sluicegate.storage import open_storage
@@ -56,12 +56,17 @@ def _checkpoint_status(config: Config, sighting: Sighting, uri: str) -> TargetSt
     named = config.targets.get(sighting.name)
     sink = open_storage(named.sink, read_only=True) if named and named.sink else None
     look = look_at(storage)
-    planned = None
-    if look.last_batch is not None:
-        with suppress(SluicegateError):
+    planned, standing = None, look.standing
+    try:
+        if look.last_batch is not None:
             planned = read_offsets(storage, look.last_batch).timestamp_ms
+        if look.last_commit is not None:
+            read_commit(storage, look.last_commit)
+    except SluicegateError:
+        # Names alone may look clean, but the next start will fail on this.
+        standing = Standing.BROKEN
     findings = worst_first([*sighting.findings, *verify(storage, sink)])
-    return TargetStatus(sighting, look.last_batch, planned, look.standing.value, tuple(findings))
+    return TargetStatus(sighting, look.last_batch, planned, standing.value, tuple(findings))
 
 
 def needs_a_person(found: list[TargetStatus]) -> bool:

@@ -78,6 +78,18 @@ class TestInspect:
         assert result.returncode == 0
         assert len(json.loads(result.stdout)["problems"]) == 2
 
+    @pytest.mark.parametrize("damaged", ["offsets/3", "commits/3"])
+    def test_what_cannot_be_read_is_not_called_clean(
+        self, sg: Sg, kafka: Path, damaged: str
+    ) -> None:
+        """By their names alone these files look well."""
+        (kafka / "commits" / "3").write_text("v1")
+        (kafka / damaged).write_text("")
+        document = json.loads(sg("checkpoint", "inspect", str(kafka), "--json").stdout)
+        assert document["standing"] == "broken"
+        (target,) = json.loads(sg("status", str(kafka), "--json").stdout)["targets"]
+        assert target["standing"] == "the logs are damaged or contradict each other"
+
     def test_other_things_are_refused(self, sg: Sg, tmp_path: Path) -> None:
         (tmp_path / "x" / "chain").mkdir(parents=True)
         result = sg("checkpoint", "inspect", "x")
@@ -360,6 +372,8 @@ class TestOddities:
         (kafka / "offsets" / "3").write_text("")
         found = json.loads(sg("audit", str(kafka), "--json").stdout)["findings"]
         assert [f["code"] for f in found] == ["SG-AUDIT-UNKNOWN-RANGE"]
+        _, text = Terminal("audit", "kafka", cwd=kafka.parent).finish_plain()
+        assert "not everything can be told" in text.splitlines()[-1]
 
     def test_a_directory_that_is_no_file_sink(self, sg: Sg, kafka: Path, tmp_path: Path) -> None:
         (tmp_path / "other").mkdir()

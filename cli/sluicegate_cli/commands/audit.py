@@ -45,6 +45,14 @@ def run(
     return ProblemsFound.exit_code if has_errors(result.findings) else EXIT_DONE
 
 
+def _verdict(result: Audit) -> str:
+    if has_errors(result.findings):
+        return "something was lost or doubled, or will be; see the findings"
+    if result.findings:
+        return "not everything can be told; see the findings"
+    return "nothing shows that anything was lost or doubled"
+
+
 def _view(uri: str, result: Audit) -> View:
     rows = [
         (
@@ -59,8 +67,7 @@ def _view(uri: str, result: Audit) -> View:
         for batch in result.batches
     ]
     columns = ("batch", "planned", "committed", "contiguous", "events", "files", "written")
-    clean = not has_errors(result.findings)
-    verdict = "nothing shows that anything was lost or doubled" if clean else "see the findings"
+    verdict = _verdict(result)
     return View(
         schema="sluicegate.audit",
         document={

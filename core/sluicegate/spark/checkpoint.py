@@ -31,7 +31,7 @@ class Standing(Enum):
     CLEAN = "clean: the next start begins a new batch"
     REPLAY = "one batch to replay"
     BEHIND = "several batches are not committed; only the newest is replayed"
-    BROKEN = "the logs contradict each other"
+    BROKEN = "the logs are damaged or contradict each other"
 
 
 @dataclass(frozen=True, slots=True)

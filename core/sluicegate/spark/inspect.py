@@ -79,14 +79,17 @@ def inspect(storage: Storage) -> Summary:
     problems: list[str] = []
     stores = find_stores(look)
     offsets = _try(problems, lambda: _newest_offsets(look))
+    commit = _try(problems, lambda: _newest_commit(look))
+    # Names alone may look clean; what the next start does depends on reading these two.
+    readable = not problems
     return Summary(
         uri=storage.uri,
         query_id=_try(problems, lambda: read_query_id(storage)),
-        standing=look.standing,
+        standing=look.standing if readable else Standing.BROKEN,
         last_batch=look.last_batch,
         last_commit=look.last_commit,
         offsets=offsets,
-        commit=_try(problems, lambda: _newest_commit(look)),
+        commit=commit,
         sources=tuple(
             _source(look, each, problems) for each in (offsets.offsets if offsets else ())
         ),
