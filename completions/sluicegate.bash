@@ -63,14 +63,15 @@ _sluicegate_at() {
     '')
         group=1 options=(--home --config --json --no-color --version -h --help)
         case $2 in
-        0) kind=words choices=(init demo status explain checkpoint offsets audit locks doctor) ;;
+        0) kind=words choices=(init demo status explain checkpoint offsets audit history undo apply locks doctor) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
     init)
-        options=(-n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        options=(--store -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
         case $2 in
+        --store) kind=directories ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -150,28 +151,80 @@ _sluicegate_at() {
     offsets)
         group=1 options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=words choices=(show export) ;;
+        0) kind=words choices=(show reset export import delete) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
     'offsets show')
-        options=(--batch --as --home --config --json --no-color -h --help)
+        options=(--batch --consumer --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --batch) kind=text ;;
+        --consumer) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
+    'offsets reset')
+        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --force --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --consumer) kind=text ;;
+        --topic) kind=text ;;
+        --to-offset) kind=text ;;
+        --shift-by) kind=text ;;
+        --to-datetime) kind=text ;;
+        --by-duration) kind=text ;;
+        --from-file) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
     'offsets export')
-        options=(--format --batch --as --home --config --json --no-color -h --help)
+        options=(--format --batch --consumer --into --as -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --format) kind=words choices=(spark csv rpk) ;;
         --batch) kind=text ;;
+        --consumer) kind=text ;;
+        --into) kind=directories ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'offsets import')
+        options=(--consumer --format --replace --force --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=text ;;
+        1) kind=directories ;;
+        --consumer) kind=text ;;
+        --format) kind=words choices=(spark csv rpk) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'offsets delete')
+        options=(--consumer --topic --all-topics --force --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --consumer) kind=text ;;
+        --topic) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -187,10 +240,45 @@ _sluicegate_at() {
         --config) kind=files ;;
         esac
         ;;
+    history)
+        options=(--consumer --limit --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --consumer) kind=text ;;
+        --limit) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    undo)
+        options=(--op --consumer --force --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --op) kind=text ;;
+        --consumer) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    apply)
+        options=(--expect -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --expect) kind=text ;;
+        --reason) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
     locks)
         group=1 options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=words choices=(list) ;;
+        0) kind=words choices=(list break) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -199,6 +287,15 @@ _sluicegate_at() {
         options=(--home --config --json --no-color -h --help)
         case $2 in
         0) kind=directories ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'locks break')
+        options=(-n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=text ;;
+        --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac

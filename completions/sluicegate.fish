@@ -37,6 +37,7 @@ function __sluicegate_takes_value -a wanted
     contains -- "$wanted" \
         ' --home' \
         ' --config' \
+        'init --store' \
         'init --reason' \
         'init --home' \
         'init --config' \
@@ -66,23 +67,76 @@ function __sluicegate_takes_value -a wanted
         'offsets --home' \
         'offsets --config' \
         'offsets show --batch' \
+        'offsets show --consumer' \
         'offsets show --as' \
         'offsets show --home' \
         'offsets show --config' \
+        'offsets reset --consumer' \
+        'offsets reset --topic' \
+        'offsets reset --to-offset' \
+        'offsets reset --shift-by' \
+        'offsets reset --to-datetime' \
+        'offsets reset --by-duration' \
+        'offsets reset --from-file' \
+        'offsets reset --as' \
+        'offsets reset --reason' \
+        'offsets reset --plan-out' \
+        'offsets reset --expires' \
+        'offsets reset --home' \
+        'offsets reset --config' \
         'offsets export --format' \
         'offsets export --batch' \
+        'offsets export --consumer' \
+        'offsets export --into' \
         'offsets export --as' \
+        'offsets export --reason' \
         'offsets export --home' \
         'offsets export --config' \
+        'offsets import --consumer' \
+        'offsets import --format' \
+        'offsets import --as' \
+        'offsets import --reason' \
+        'offsets import --plan-out' \
+        'offsets import --expires' \
+        'offsets import --home' \
+        'offsets import --config' \
+        'offsets delete --consumer' \
+        'offsets delete --topic' \
+        'offsets delete --as' \
+        'offsets delete --reason' \
+        'offsets delete --plan-out' \
+        'offsets delete --expires' \
+        'offsets delete --home' \
+        'offsets delete --config' \
         'audit --sink' \
         'audit --since' \
         'audit --as' \
         'audit --home' \
         'audit --config' \
+        'history --consumer' \
+        'history --limit' \
+        'history --as' \
+        'history --home' \
+        'history --config' \
+        'undo --op' \
+        'undo --consumer' \
+        'undo --as' \
+        'undo --reason' \
+        'undo --plan-out' \
+        'undo --expires' \
+        'undo --home' \
+        'undo --config' \
+        'apply --expect' \
+        'apply --reason' \
+        'apply --home' \
+        'apply --config' \
         'locks --home' \
         'locks --config' \
         'locks list --home' \
         'locks list --config' \
+        'locks break --reason' \
+        'locks break --home' \
+        'locks break --config' \
         'doctor --home' \
         'doctor --config'
 end
@@ -93,8 +147,11 @@ complete -c sluicegate -n '__sluicegate_at ""' -a demo -d 'show on this machine 
 complete -c sluicegate -n '__sluicegate_at ""' -a status -d 'show every named target, or one in depth'
 complete -c sluicegate -n '__sluicegate_at ""' -a explain -d 'name the cause of a driver log\'s error and the command to type'
 complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints: where they stand, what is wrong'
-complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show and export positions'
+complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show, move, export and import positions'
 complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
+complete -c sluicegate -n '__sluicegate_at ""' -a history -d 'list the changes of a target'
+complete -c sluicegate -n '__sluicegate_at ""' -a undo -d 'take a change back'
+complete -c sluicegate -n '__sluicegate_at ""' -a apply -d 'apply a saved plan'
 complete -c sluicegate -n '__sluicegate_at ""' -a locks -d 'see who holds which lock'
 complete -c sluicegate -n '__sluicegate_at ""' -a doctor -d 'check Java, Spark, file system, clock and PATH'
 complete -c sluicegate -n '__sluicegate_at ""' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
@@ -103,6 +160,7 @@ complete -c sluicegate -n '__sluicegate_at ""' -l json -d 'print one JSON docume
 complete -c sluicegate -n '__sluicegate_at ""' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at ""' -l version -d 'show the version'
 complete -c sluicegate -n '__sluicegate_at ""' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "init"' -l store -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'make an offset store there instead'
 complete -c sluicegate -n '__sluicegate_at "init"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "init"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "init"' -l reason -r -f -d 'why, for the audit record'
@@ -171,7 +229,10 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l json -d 'print 
 complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a show -d 'show the positions of a target'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -a reset -d 'move positions: to an offset, by a number, to a time'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a export -d 'write positions as Spark JSON, Kafka CSV or rpk text'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -a import -d 'set positions from a file or from another layout'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -a delete -d 'forget positions'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -l json -d 'print one JSON document'
@@ -179,21 +240,84 @@ complete -c sluicegate -n '__sluicegate_at "offsets"' -l no-color -d 'print with
 complete -c sluicegate -n '__sluicegate_at "offsets"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets show" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l batch -r -f -d 'of batch N; the newest'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "offsets reset" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l topic -r -f -d 'only this topic or its partitions'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l all-topics -d 'every topic'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l to-earliest -d 'to the oldest that the log holds'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l to-latest -d 'to the end of the log'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l to-current -d 'to where it is now'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l to-offset -r -f -d 'to this offset'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l shift-by -r -f -d 'back or forward by so many events'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l to-datetime -r -f -d 'to where it was at 2026-11-16T02:00:00Z'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l by-duration -r -f -d 'to where it was PT1H or 90min ago'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l from-file -r -F -d 'to what a file says (JSON, CSV, rpk)'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l clamp -d 'stop at the edge instead of refusing'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets export" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l format -r -f -a 'spark csv rpk' -d 'how to write them [default: spark]'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l batch -r -f -d 'of batch N; the newest'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'write topic-<t>-consumer-<c>.offset files there'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l reason -r -f -d 'why, for the audit record'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "offsets import" 1 1' -f -a '(__fish_complete_directories (commandline -ct))'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l consumer -r -f -d 'whose positions they become [required]'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l format -r -f -a 'spark csv rpk' -d 'of the file; else as it looks'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l replace -d 'forget positions that are not in the file'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "offsets delete" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l topic -r -f -d 'only this topic or its partitions'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l all-topics -d 'every topic'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "audit" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "audit"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "audit"' -l since -r -f -d 'batches planned since, as ISO 8601'
@@ -203,7 +327,42 @@ complete -c sluicegate -n '__sluicegate_at "audit"' -l config -r -F -d 'configur
 complete -c sluicegate -n '__sluicegate_at "audit"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "audit"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "audit"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "history" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "history"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
+complete -c sluicegate -n '__sluicegate_at "history"' -l limit -r -f -d 'newest entries to show [default: 50; x>=1]'
+complete -c sluicegate -n '__sluicegate_at "history"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "history"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "history"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "history"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "history"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "history"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "undo" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "undo"' -l op -r -f -d 'the operation; the newest change'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "undo"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "undo"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "undo"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "apply" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "apply"' -l expect -r -f -d 'refuse any other plan than this one'
+complete -c sluicegate -n '__sluicegate_at "apply"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "apply"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "apply"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "apply"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "apply"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "apply"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "apply"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "apply"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "locks"' -a list -d 'list the locks of the home and who holds them'
+complete -c sluicegate -n '__sluicegate_at "locks"' -a break -d 'clear a lock that a dead holder left, if it can be had'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l json -d 'print one JSON document'
@@ -215,6 +374,14 @@ complete -c sluicegate -n '__sluicegate_at "locks list"' -l config -r -F -d 'con
 complete -c sluicegate -n '__sluicegate_at "locks list"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "locks list"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "locks list"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "locks break"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "doctor"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "doctor"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "doctor"' -l json -d 'print one JSON document'

@@ -15,18 +15,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LAYERS = [
-    ("errors", "units"),
+    ("errors", "units", "who"),
     ("moments",),
     ("storage",),
-    ("locks", "codec", "v1"),
+    ("locks", "codec", "v1", "marker"),
     ("findings",),
-    ("plan",),
+    ("plan", "saved_plan", "journal"),
     ("java",),
     ("home", "config"),
-    ("positions",),
-    ("target", "init"),
+    ("positions", "reset"),
+    ("target",),
+    ("offsets",),
+    ("init",),
     ("spark",),
-    ("status", "doctor", "demo"),
+    ("journals", "status", "doctor", "demo"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_HOME = {

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.errors import UsageError
 from sluicegate.target import TargetKind
 
 TargetArgument = Annotated[
@@ -18,3 +19,23 @@ SinkOption = Annotated[
     str | None,
     typer.Option("--sink", metavar="DIR", help="its file sink's directory; else as configured"),
 ]
+ConsumerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--consumer", metavar="NAME", help="consumer of the store; may be left out if one"
+    ),
+]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC[:0,1,2]", help="only this topic or its partitions"),
+]
+AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="every topic")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="even though the consumer's last committer still runs")
+]
+
+
+def refuse_option(option: str, value: object, what: str) -> None:
+    """Refuse an option that has no meaning for this kind of target."""
+    if value is not None:
+        raise UsageError(f"{option} is for {what}, which this target is not")

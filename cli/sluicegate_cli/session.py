@@ -7,17 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
 from sluicegate.errors import ChangeForbidden, NotConfirmed, UnsupportedFormat
 from sluicegate.storage import Storage, open_storage
 from sluicegate.target import Target, TargetKind, only_target, resolve
-from sluicegate_cli.output import Mode, Sink, Table, View
+from sluicegate_cli.output import Mode, Sink
+from sluicegate_cli.views.plan import plan_view, saved_view
 
 if TYPE_CHECKING:
     import typer
 
+    from sluicegate.journal import Approval, Entry, Journal
     from sluicegate.plan import Plan
 
 HOME_VARIABLE = "SG_HOME"
@@ -34,6 +37,8 @@ class Session:
     dry_run: bool = False
     yes: bool = False
     reason: str | None = None
+    plan_out: str | None = None
+    expires: str | None = None
     makes_config: bool = False
 
     @staticmethod
@@ -71,14 +76,19 @@ class Session:
     def spark_checkpoint(self, word: str | None, kind: TargetKind | None = None) -> Storage:
         """The storage of a target that must be a Spark checkpoint, opened read-only."""
         target = self.target(word, kind)
-        if target.kind is not TargetKind.SPARK_CHECKPOINT:
-            raise UnsupportedFormat(
-                f"{target.uri} is a {target.kind.value} ({target.why}); this command works on "
-                "Spark checkpoints",
-                hint="name a Spark checkpoint, or override the detection with --as",
-                place=target.uri,
-            )
+        expect_kind(target, TargetKind.SPARK_CHECKPOINT)
         return open_storage(target.uri, read_only=True)
+
+    def journal(self, target: Target, consumer: str | None = None) -> Journal:
+        """The journal of a target; a dry run gets one that cannot write."""
+        from sluicegate.journals import open_journal
+
+        return open_journal(target, consumer=consumer, read_only=self.only_plans)
+
+    @property
+    def only_plans(self) -> bool:
+        """Whether this run changes no target, so that storage can be opened read-only."""
+        return self.dry_run or self.plan_out is not None
 
     def sink_of(self, word: str | None, option: str | None) -> Storage | None:
         """The file sink that an option or the target's configuration names, read-only."""
@@ -87,15 +97,18 @@ class Session:
         uri = option or (named.sink if named else None)
         return open_storage(uri, read_only=True) if uri else None
 
-    def change(self, plan: Plan, apply: Callable[[], object]) -> None:
+    def change(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""
+        if self.plan_out is not None and plan.actions:
+            self._save(plan)
+            return
         if self.dry_run or not plan.actions:
-            self.sink.show(_plan_view(plan, applied=False))
+            self.sink.show(plan_view(plan))
             return
         self._check_policy()
         on_terminal = self.sink.mode is Mode.TABLE
         if on_terminal:
-            self.sink.show(_plan_view(plan, applied=False))
+            self.sink.show(plan_view(plan))
         if not self.yes and not on_terminal and self.sink.can_ask:
             # The result goes elsewhere, but what is asked about must be seen where it is asked.
             for action in plan.actions:
@@ -104,19 +117,48 @@ class Session:
                 self.sink.note(consequence)
         if not self.yes and not self._confirmed():
             raise NotConfirmed("not confirmed; nothing was changed")
-        apply()
-        if on_terminal:
+        entry = self._apply(plan, apply)
+        if not on_terminal:
+            self.sink.show(plan_view(plan, applied=True, entry=entry))
+        elif entry is None:
             self.sink.note("Done.")
         else:
-            self.sink.show(_plan_view(plan, applied=True))
+            self.sink.note(f"Done: {entry.id}. Undo it with: {undo_command(plan, entry)}")
+
+    def _apply(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> Entry | None:
+        from sluicegate.journal import Approval, check_log, log_change
+        from sluicegate.who import myself
+
+        log = Path(self.config.audit_log) if self.config.audit_log else None
+        if log:
+            # Before the change: one that cannot be recorded must not happen.
+            check_log(log)
+        entry = apply(Approval(myself(), self.reason))
+        if log and entry:
+            log_change(log, plan, entry)
+        return entry
+
+    def _save(self, plan: Plan) -> None:
+        from sluicegate.moments import parse_duration
+        from sluicegate.saved_plan import DEFAULT_LIFETIME, save
+
+        assert self.plan_out is not None
+        self._check_reason(self.reason)
+        lifetime = parse_duration(self.expires) if self.expires else DEFAULT_LIFETIME
+        saved = save(plan, self.plan_out, self.reason, lifetime)
+        self.sink.show(saved_view(saved))
 
     def _check_policy(self) -> None:
-        where = self.config.path
         if self.config.read_only:
+            where = self.config.path
             raise ChangeForbidden(f"{where} sets read_only = true, so nothing may be changed")
-        if self.config.require_reason and not self.reason:
+        self._check_reason(self.reason)
+
+    def _check_reason(self, reason: str | None) -> None:
+        if self.config.require_reason and not (reason and reason.strip()):
             raise ChangeForbidden(
-                f"{where} sets require_reason = true", hint='add --reason "why you do this"'
+                f"{self.config.path} sets require_reason = true",
+                hint='add --reason "why you do this"',
             )
 
     def _confirmed(self) -> bool:
@@ -125,20 +167,18 @@ class Session:
         return self.sink.ask("Proceed?")
 
 
-def _plan_view(plan: Plan, *, applied: bool) -> View:
-    rows = [(action.verb, action.place, action.detail) for action in plan.actions]
-    columns = ("action", "place", "detail")
-    return View(
-        schema="sluicegate.plan",
-        document={
-            "title": plan.title,
-            "actions": [dict(zip(columns, row, strict=True)) for row in rows],
-            "consequences": list(plan.consequences),
-            "applied": applied,
-        },
-        tables=[
-            Table(columns, rows, title=plan.title),
-            Table(("consequence",), [(text,) for text in plan.consequences], header=False),
-        ],
-        lines=[] if rows else ["Nothing to do."],
-    )
+def expect_kind(target: Target, kind: TargetKind) -> None:
+    """Refuse a target of another kind than a command works on."""
+    if target.kind is not kind:
+        raise UnsupportedFormat(
+            f"{target.uri} is a {target.kind.value} ({target.why}); this works on a {kind.value}",
+            hint=f"name a {kind.value}, or override the detection with --as",
+            place=target.uri,
+        )
+
+
+def undo_command(plan: Plan, entry: Entry) -> str:
+    """The command that takes a change back."""
+    assert plan.subject
+    target = plan.subject.name or plan.subject.uri
+    return f"sluicegate undo {quote(target)} --op {quote(entry.id)}"

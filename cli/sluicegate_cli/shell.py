@@ -31,6 +31,7 @@ NAMES = ("sluicegate", "sg")
 DEBUG_VARIABLE = "SG_DEBUG"
 _SUMMARY = "Operations toolkit for exactly-once streams on Apache Spark."
 _HELP = "show this help"
+_REASON_BYTES = 4096
 _SETTINGS = {"help_option_names": ["--help", "-h"]}
 
 
@@ -116,11 +117,12 @@ class _Command(TyperCommand):
         *own, help_option = super().get_params(ctx)
         cast("TyperOption", help_option).help = _HELP
         changing = _change_options() if _changes(self.module) else []
+        changing += _plan_options() if getattr(self.module, "SAVES_PLAN", False) else []
         return [*own, *changing, *_common_options(), help_option]
 
     def invoke(self, ctx: Any) -> int:
         ctx.obj = _make_session(ctx)
-        for option in (*_common_options(), *_change_options()):
+        for option in (*_common_options(), *_change_options(), *_plan_options()):
             ctx.params.pop(option.name, None)
         return super().invoke(ctx) or 0
 
@@ -214,6 +216,13 @@ def _change_options() -> list[TyperOption]:
     ]
 
 
+def _plan_options() -> list[TyperOption]:
+    return [
+        _option("--plan-out", "save the plan to a new file instead of applying it", "FILE"),
+        _option("--expires", "how long the saved plan may be applied; 24h", "DURATION"),
+    ]
+
+
 def _version_option() -> TyperOption:
     def show(ctx: Any, _option: object, wanted: bool) -> None:
         if wanted:
@@ -241,9 +250,10 @@ def _make_session(ctx: Any) -> Session:
             if values.get(name) in (None, False):
                 values[name] = value
         at = at.parent
-    for name in ("home", "config"):
-        if values[name] == "":
-            raise UsageError(f"--{name} is empty", hint=f"name a path, or leave --{name} out")
+    for name in ("home", "config", "plan_out"):
+        if values.get(name) == "":
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is empty", hint=f"name a path, or leave --{option} out")
     return Session(
         sink=Sink(ctx.find_root().info_name, json=values["json"], no_color=values["no_color"]),
         home_option=values["home"],
@@ -251,5 +261,20 @@ def _make_session(ctx: Any) -> Session:
         makes_config=getattr(ctx.command.module, "MAKES_CONFIG", False),
         dry_run=values.get("dry_run", False),
         yes=values.get("yes", False),
-        reason=values.get("reason"),
+        reason=_reason(values.get("reason")),
+        plan_out=values.get("plan_out"),
+        expires=values.get("expires"),
     )
+
+
+def _reason(text: str | None) -> str | None:
+    """A reason as it can be recorded: some words of real text."""
+    if text is None:
+        return None
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UsageError("--reason is not valid text", hint="write it in UTF-8") from None
+    if size > _REASON_BYTES:
+        raise UsageError(f"--reason is over {_REASON_BYTES} bytes long", hint="a sentence will do")
+    return text

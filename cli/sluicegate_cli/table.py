@@ -4,7 +4,7 @@ from __future__ import annotations
 
 GROUPS = {
     "checkpoint": "look into checkpoints: where they stand, what is wrong",
-    "offsets": "show and export positions",
+    "offsets": "show, move, export and import positions",
     "locks": "see who holds which lock",
 }
 
@@ -18,9 +18,16 @@ COMMANDS = {
     "checkpoint verify": "check that it is sound; findings name the repair",
     "checkpoint diff": "compare two batches or two checkpoints",
     "offsets show": "show the positions of a target",
+    "offsets reset": "move positions: to an offset, by a number, to a time",
     "offsets export": "write positions as Spark JSON, Kafka CSV or rpk text",
+    "offsets import": "set positions from a file or from another layout",
+    "offsets delete": "forget positions",
     "audit": "did it lose or double anything?",
+    "history": "list the changes of a target",
+    "undo": "take a change back",
+    "apply": "apply a saved plan",
     "locks list": "list the locks of the home and who holds them",
+    "locks break": "clear a lock that a dead holder left, if it can be had",
     "doctor": "check Java, Spark, file system, clock and PATH",
 }
 

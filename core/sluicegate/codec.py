@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -162,13 +162,13 @@ def _canonical(value: Value, depth: int) -> Value:
     match value:
         case None | bool() | str() | bytes():
             return value
+        case int() if value not in _INTEGERS:
+            raise NotEncodable("an integer needs more than 64 bits")
         case int():
-            if value not in _INTEGERS:
-                raise NotEncodable("an integer needs more than 64 bits")
             return value
+        case float() if math.isnan(value):
+            raise NotEncodable("NaN has no canonical form")
         case float():
-            if math.isnan(value):
-                raise NotEncodable("NaN has no canonical form")
             return value
         case Mapping():
             if not all(isinstance(key, str) for key in value):
@@ -176,8 +176,17 @@ def _canonical(value: Value, depth: int) -> Value:
             keys = sorted(value, key=str.encode)
             return {key: _canonical(value[key], depth + 1) for key in keys}
         case list() | tuple():
-            return [_canonical(item, depth + 1) for item in value]
+            plain = depth < MAX_NESTING and _is_plain(value)
+            return value if plain else [_canonical(item, depth + 1) for item in value]
     raise NotEncodable(f"{type(value).__name__} cannot be encoded")
+
+
+def _is_plain(items: Sequence[Value]) -> bool:
+    """Whether a list needs no look at its items one by one: the long lists are of one kind."""
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        return min(items) in _INTEGERS and max(items) in _INTEGERS
+    return kinds == {float} and not any(map(math.isnan, items))
 
 
 def _digest(prefix: bytes, body: bytes) -> bytes:

@@ -39,6 +39,7 @@ GENERAL = (
     Key("default_stream", str, '"clicks"', "stream that commands work on when none is named"),
     Key("read_only", bool, "false", "refuse every command that would change something"),
     Key("require_reason", bool, "false", "demand --reason for every change"),
+    Key("audit_log", str, '"changes.jsonl"', "file that gets a line per change", is_path=True),
 )
 TARGET = (
     Key(
@@ -117,6 +118,7 @@ class Config:
     default_stream: str | None = None
     read_only: bool = False
     require_reason: bool = False
+    audit_log: str | None = None
     targets: Mapping[str, NamedTarget] = field(default_factory=dict)
     streams: Mapping[str, NamedStream] = field(default_factory=dict)
 

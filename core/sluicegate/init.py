@@ -1,17 +1,18 @@
-"""Making a home and a commented configuration, without ever overwriting anything."""
+"""Making homes, offset stores and a commented configuration; nothing is ever overwritten."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from pathlib import Path
 
 from sluicegate import config, home
 from sluicegate.errors import NotFound
+from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.plan import Action, Plan
 from sluicegate.storage import LocalStorage, local_root
 
 _MAKE_HOME = "make the home"
+_MAKE_STORE = "make the store"
 _WRITE = "write"
 
 
@@ -28,11 +29,24 @@ def plan_init(home_uri: str, config_path: Path) -> Plan:
     return Plan(f"Set up Sluicegate in {root}", tuple(actions))
 
 
-def apply_init(plan: Plan) -> None:
+def plan_store(uri: str) -> Plan:
+    """What is missing of an offset store; refuses one with a damaged marker."""
+    root = local_root(uri)
+    actions = []
+    try:
+        LockFileOffsetStore.open(uri, read_only=True)
+    except NotFound:
+        actions.append(Action(_MAKE_STORE, str(root), _what_is_there(root)))
+    return Plan(f"Make an offset store in {root}", tuple(actions))
+
+
+def apply_init(plan: Plan, reason: str | None) -> None:
     """Make what the plan says; what somebody else made in the meantime is left as it is."""
     for action in plan.actions:
         if action.verb == _MAKE_HOME:
-            home.create_marker(LocalStorage.create(Path(action.place)), str(uuid.uuid4()))
+            home.MARKER.create(LocalStorage.create(Path(action.place)), reason)
+        elif action.verb == _MAKE_STORE:
+            LockFileOffsetStore.create(action.place, reason)
         else:
             path = Path(action.place)
             storage = LocalStorage.create(path.parent)

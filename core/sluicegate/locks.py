@@ -1,39 +1,38 @@
-"""Locks between processes: flock(2) on a lock file, and a note beside it of who holds it.
+"""Locks between processes: flock(2) on a lock file, and a note of who holds it.
 
 Whether a lock is held is only ever decided by trying to take it; the kernel frees it when its
-holder dies, however it dies. The holders' notes (`<lock>.holders/*.json`) are evidence to show
-to a person: they may be stale after a crash, and the next exclusive holder clears them away.
-A lock file is never unlinked, because somebody may be waiting on it.
+holder dies, however it dies. Notes are evidence to show to a person. An exclusive holder, being
+alone, writes its note into the lock file itself, which costs no directory operation; each shared
+holder has a file of its own in `<lock>.holders/`. Notes outlive their holders after a crash; the
+next holder clears them away. A lock file is never unlinked, because somebody may be waiting on
+it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pwd
-import socket
-import sys
+import random
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from itertools import takewhile
 from pathlib import Path
 from shlex import quote
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sluicegate import units
 from sluicegate.errors import Locked, NotFound, StorageFailed
+from sluicegate.who import GONE, Who, myself
 
 SUFFIX = ".lock"
 _HOLDERS = ".holders"
 _NOTE_BYTES = 65536
+_PADDED = 1024
 _FAR_FUTURE = 2**36
-_GONE = "that process is gone"
-_FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.25
+_FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.05
 # Looking whether a lock is held takes it for an instant, so even "do not wait" tries this long.
 _LEAST_PATIENCE = 0.05
 
@@ -47,13 +46,9 @@ class LockMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who says they hold a lock; `started` tells a process from a later one with its pid."""
+    """Who says they hold a lock, in which mode, since when."""
 
-    user: str
-    host: str
-    pid: int
-    started: str
-    command: str
+    who: Who
     since: float
     mode: str
 
@@ -61,19 +56,13 @@ class Holder:
         """One line of evidence: who, where, what, since when, and whether the process is there."""
         held = units.duration(max(0.0, time.time() - self.since))
         return (
-            f"{self.user}@{self.host} pid {self.pid} ({self.command}), {self.mode} "
-            f"since {units.utc(self.since)} ({held}); {self.process_state()}"
+            f"{self.who}, {self.mode} since {units.utc(self.since)} ({held}); "
+            f"{self.who.process_state()}"
         )
 
-    def process_state(self) -> str:
-        """What can be seen of the holder's process from here."""
-        if self.host != socket.gethostname():
-            return "on another host"
-        started = _process_start(self.pid)
-        if started:
-            same = started == self.started
-            return "that process is alive" if same else "that pid is another process"
-        return "that process cannot be seen from here" if _is_hidden(self.pid) else _GONE
+    def fields(self) -> dict[str, Any]:
+        """As plain values, for notes and documents."""
+        return self.who.fields() | {"since": self.since, "mode": self.mode}
 
 
 class FileLock:
@@ -90,9 +79,11 @@ class FileLock:
     def hold(self, mode: LockMode = LockMode.EXCLUSIVE, timeout: float = 10.0) -> Iterator[None]:
         """Hold the lock for the length of a `with` block, or raise `Locked` with the evidence."""
         held = _Held(self._acquire(mode, timeout))
-        note = None
+        note: Path | None = None
         try:
-            note = self._leave_note(mode)
+            # A note that cannot be written (full disk) must not cost the holder its lock.
+            with suppress(OSError):
+                note = self._leave_note(held, mode)
             yield
         finally:
             try:
@@ -119,6 +110,21 @@ class FileLock:
         """The notes of those who hold it, longest first; empty when nobody does."""
         return self._notes() if self.is_held() else []
 
+    def leftovers(self) -> list[Holder]:
+        """The notes of a lock that can be had; `Locked` with the evidence if somebody holds it."""
+        if not self.path.exists():
+            raise NotFound(f"there is no lock file {self.path}", place=str(self.path))
+        if self.is_held():
+            raise self._locked(LockMode.EXCLUSIVE, 0)
+        return self._notes()
+
+    def clear(self) -> None:
+        """Take the lock and remove all notes; `Locked` if it cannot be had."""
+        with self.hold(timeout=0):
+            self._clear_shared()
+        with suppress(OSError):
+            os.truncate(self.path, 0)
+
     def _try_patiently(self, fd: int) -> bool:
         """Try for a moment: somebody else may be looking, too, which takes it for an instant."""
         deadline = time.monotonic() + _LEAST_PATIENCE
@@ -144,7 +150,8 @@ class FileLock:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._locked(mode, timeout)
-            time.sleep(min(wait, left))
+            # Not all at once: several waiters would otherwise keep step and meet every time.
+            time.sleep(min(wait * random.uniform(0.5, 1.5), left))
             wait = min(wait * 2, _LONGEST_WAIT)
 
     def _open(self) -> int:
@@ -186,24 +193,38 @@ class FileLock:
         except FileNotFoundError:
             return False
 
-    def _leave_note(self, mode: LockMode) -> Path | None:
+    def _leave_note(self, held: _Held, mode: LockMode) -> Path | None:
+        """Write down who holds it now; gives the file to remove afterwards, if any."""
+        note = json.dumps(Holder(myself(), time.time(), mode.value).fields()).encode()
+        assert held.fd is not None
+        if mode is LockMode.EXCLUSIVE:
+            self._clear_shared()
+            # Padded, so that it covers the last holder's note without a second call. It stays
+            # when the lock is free: nobody believes a note of a lock that is not held.
+            os.pwrite(held.fd, note.ljust(_PADDED), 0)
+            return None
+        os.ftruncate(held.fd, 0)
         directory = self._holders_directory()
-        note = directory / f"{os.getpid()}-{os.urandom(4).hex()}.json"
-        # A note that cannot be written (full disk) must not cost the holder its lock.
+        directory.mkdir(exist_ok=True)
+        path = directory / f"{os.getpid()}-{os.urandom(4).hex()}.json"
+        path.write_bytes(note)
+        return path
+
+    def _clear_shared(self) -> None:
+        """Remove the notes of dead shared holders; what cannot be removed stays."""
         with suppress(OSError):
-            directory.mkdir(exist_ok=True)
-            if mode is LockMode.EXCLUSIVE:
-                _clear(directory)
-            note.write_text(json.dumps(asdict(_myself(mode))), encoding="utf-8")
-            return note
-        return None
+            for stale in self._holders_directory().iterdir():
+                with suppress(OSError):
+                    stale.unlink()
 
     def _notes(self) -> list[Holder]:
         found = []
         with suppress(OSError):
+            found += _read_note(self.path)
+        with suppress(OSError):
             for note in self._holders_directory().glob("*.json"):
-                with suppress(OSError), note.open("rb") as stream:
-                    found += _parse_note(stream.read(_NOTE_BYTES))
+                with suppress(OSError):
+                    found += _read_note(note)
         return sorted(found, key=lambda holder: holder.since)
 
     def _holders_directory(self) -> Path:
@@ -211,7 +232,7 @@ class FileLock:
 
     def _locked(self, mode: LockMode, timeout: float) -> Locked:
         # A note whose process is gone is an older holder's, who was killed.
-        present = [holder for holder in self._notes() if holder.process_state() != _GONE]
+        present = [holder for holder in self._notes() if holder.who.process_state() != GONE]
         evidence = [holder.describe() for holder in present] or ["a holder that left no note"]
         waited = f" after waiting {units.duration(timeout)}" if timeout > 0 else ""
         return Locked(
@@ -262,94 +283,21 @@ def _close_inherited() -> None:
 os.register_at_fork(after_in_child=_close_inherited)
 
 
-def _clear(directory: Path) -> None:
-    """Remove what dead holders left; what cannot be removed stays."""
-    for stale in directory.iterdir():
-        with suppress(OSError):
-            stale.unlink()
-
-
 def _refused(path: Path, error: OSError) -> StorageFailed:
     reason = (error.strerror or str(error)).lower()
     return StorageFailed(f"cannot open {path} to look at locks: {reason}", place=str(path))
 
 
-def _parse_note(data: bytes) -> list[Holder]:
-    """The holder a note tells of; none if it is half-written or not ours."""
+def _read_note(path: Path) -> list[Holder]:
+    """The holder a note tells of; none if it is empty, half-written or not ours."""
+    with path.open("rb") as stream:
+        data = stream.read(_NOTE_BYTES)
     try:
-        holder = Holder(**json.loads(data))
-    except (ValueError, TypeError, RecursionError):
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
         return []
-    numbers = isinstance(holder.pid, int) and isinstance(holder.since, int | float)
-    if not numbers or not 0 <= holder.since < _FAR_FUTURE or not 0 < holder.pid < 2**31:
-        return []
-    texts = (holder.user, holder.host, holder.started, holder.command, holder.mode)
-    return [holder] if all(isinstance(text, str) for text in texts) else []
-
-
-def _myself(mode: LockMode) -> Holder:
-    pid = os.getpid()
-    return Holder(
-        user=_user(),
-        host=socket.gethostname(),
-        pid=pid,
-        started=_own_start(pid),
-        command=_command(),
-        since=time.time(),
-        mode=mode.value,
-    )
-
-
-def _user() -> str:
-    # The account, not $USER: evidence must not be what somebody set.
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
-
-
-def _command() -> str:
-    """The program and the words before its first option; options may carry secrets."""
-    program, *arguments = sys.argv or ["python"]
-    words = takewhile(lambda word: not word.startswith("-"), arguments[:4])
-    return " ".join([Path(program).name or "python", *words])
-
-
-@cache
-def _own_start(pid: int) -> str:
-    return _process_start(pid)
-
-
-def _process_start(pid: int) -> str:
-    """When a process of this host started, as an opaque text; empty if there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except FileNotFoundError:
-        return "" if Path("/proc/self/stat").exists() else _process_start_from_ps(pid)
-    except OSError:
-        return ""
-    # The command name in field 2 may contain anything, so count from its closing bracket.
-    fields = stat.rpartition(")")[2].split()
-    zombie = fields[0] in ("Z", "X")
-    return "" if zombie else f"{boot}/{fields[19]}"
-
-
-def _is_hidden(pid: int) -> bool:
-    """Whether there is such a process after all, of which /proc shows us nothing."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    # A zombie can be signalled, too, but its entry in /proc can be read.
-    return not Path(f"/proc/{pid}/stat").exists()
-
-
-def _process_start_from_ps(pid: int) -> str:
-    import subprocess
-
-    command = ["ps", "-o", "lstart=", "-p", str(pid)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    return answer.stdout.strip()
+    who = Who.from_fields(fields)
+    match fields:
+        case {"since": int() | float() as since, "mode": str(mode)} if 0 <= since < _FAR_FUTURE:
+            return [Holder(who, since, mode)] if who else []
+    return []

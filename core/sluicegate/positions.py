@@ -19,6 +19,7 @@ from sluicegate.errors import UsageError
 
 MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
+_TOPIC_BYTES = 1024
 
 
 class PositionsInvalid(UsageError):
@@ -55,6 +56,9 @@ class Positions:
             for partition, offset in sorted(self.by_topic[topic].items()):
                 yield Position(topic, partition, offset)
 
+    def __len__(self) -> int:
+        return sum(len(partitions) for partitions in self.by_topic.values())
+
     def get(self, topic: str, partition: int) -> int | None:
         """The position of one partition, or None."""
         return self.by_topic.get(topic, {}).get(partition)
@@ -64,11 +68,23 @@ class Positions:
         """Positions from single ones; the same partition twice is an error."""
         by_topic: dict[str, dict[int, int]] = {}
         for each in positions:
-            _check(each)
-            if by_topic.setdefault(each.topic, {}).setdefault(each.partition, -1) >= 0:
+            partitions = by_topic.setdefault(each.topic, {})
+            if each.partition in partitions:
                 raise PositionsInvalid(f"{each.topic}[{each.partition}] is given twice")
-            by_topic[each.topic][each.partition] = each.offset
-        return cls(by_topic)
+            partitions[each.partition] = each.offset
+        return cls(by_topic).checked()
+
+    def checked(self) -> Positions:
+        """These positions, if every topic, partition and offset can be one."""
+        for topic, partitions in self.by_topic.items():
+            if not topic or not _is_text(topic):
+                raise PositionsInvalid(f"topic {topic!a} is not a name")
+            for partition, offset in partitions.items():
+                if not 0 <= partition <= _MAX_PARTITION:
+                    raise PositionsInvalid(f"{topic}[{partition}]: the partition is out of range")
+                if not 0 <= offset <= MAX_OFFSET:
+                    raise PositionsInvalid(f"{topic}[{partition}]: {offset} is not a position")
+        return self
 
 
 def from_spark(value: Any) -> Positions:
@@ -138,12 +154,11 @@ def _position(number: int, row: list[str]) -> Position:
     return Position(topic, _number(partition, where), _number(offset, where))
 
 
-def _check(each: Position) -> None:
-    where = f"{each.topic}[{each.partition}]"
-    if not 0 <= each.partition <= _MAX_PARTITION:
-        raise PositionsInvalid(f"{where}: the partition is out of range")
-    if not 0 <= each.offset <= MAX_OFFSET:
-        raise PositionsInvalid(f"{where}: {each.offset} is not a position")
+def _is_text(text: str) -> bool:
+    try:
+        return len(text.encode()) <= _TOPIC_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def _partitions(topic: str, value: Any) -> Iterable[tuple[str, Any]]:

@@ -7,21 +7,25 @@ from dataclasses import dataclass
 from sluicegate.config import Config
 from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
+from sluicegate.offsets import LockFileOffsetStore
+from sluicegate.offsets.check import look_at as look_at_store
+from sluicegate.offsets.reference import is_reference
+from sluicegate.offsets.reference import read as read_reference
 from sluicegate.spark.checkpoint import Standing, look_at
 from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.offset_log import read_offsets
 from sluicegate.spark.verify import verify
 from sluicegate.storage import open_storage
-from sluicegate.target import UNREADABLE, Sighting, TargetKind, survey
+from sluicegate.target import UNREADABLE, Sighting, Target, TargetKind, survey
 
 
 @dataclass(frozen=True, slots=True)
 class TargetStatus:
-    """One target: its last batch and when that was planned, where the target has batches."""
+    """One target: its last batch and when that was planned; of a store, its newest commit."""
 
     sighting: Sighting
     last_batch: int | None
-    planned_ms: int | None
+    updated_ms: int | None
     standing: str | None
     findings: tuple[Finding, ...]
 
@@ -41,14 +45,17 @@ def overview(config: Config, home: str) -> list[TargetStatus]:
 def status_of(config: Config, sighting: Sighting) -> TargetStatus:
     """The status of one target, as far as its kind can be looked into."""
     target = sighting.target
-    if target is None or target.kind is not TargetKind.SPARK_CHECKPOINT:
-        return TargetStatus(sighting, None, None, None, sighting.findings)
     try:
-        return _checkpoint_status(config, sighting, target.uri)
+        match target:
+            case Target(kind=TargetKind.SPARK_CHECKPOINT):
+                return _checkpoint_status(config, sighting, target.uri)
+            case Target(kind=TargetKind.OFFSET_STORE):
+                return _store_status(sighting, target.uri)
     except SluicegateError as e:
         # One target that cannot be read must not hide the others.
-        finding = UNREADABLE.at(target.uri, e.message)
+        finding = UNREADABLE.at(sighting.uri, e.message)
         return TargetStatus(sighting, None, None, None, (*sighting.findings, finding))
+    return TargetStatus(sighting, None, None, None, sighting.findings)
 
 
 def _checkpoint_status(config: Config, sighting: Sighting, uri: str) -> TargetStatus:
@@ -67,6 +74,19 @@ def _checkpoint_status(config: Config, sighting: Sighting, uri: str) -> TargetSt
         standing = Standing.BROKEN
     findings = worst_first([*sighting.findings, *verify(storage, sink)])
     return TargetStatus(sighting, look.last_batch, planned, standing.value, tuple(findings))
+
+
+def _store_status(sighting: Sighting, uri: str) -> TargetStatus:
+    storage = open_storage(uri, read_only=True)
+    if is_reference(storage):
+        standing = f"reference layout, positions: {len(read_reference(storage))}"
+        return TargetStatus(sighting, None, None, standing, sighting.findings)
+    look = look_at_store(LockFileOffsetStore(storage))
+    count = sum(len(record.positions) for record in look.records)
+    standing = f"consumers: {len(look.records)}, positions: {count}"
+    newest = round(look.newest_at * 1000) if look.newest_at else None
+    findings = tuple(worst_first([*sighting.findings, *look.findings]))
+    return TargetStatus(sighting, None, newest, standing, findings)
 
 
 def needs_a_person(found: list[TargetStatus]) -> bool:

@@ -31,6 +31,7 @@ _SPARK_MARKS = (
     ("sources", "directory"),
     ("state", "directory"),
 )
+STORE_MARKER = "sluicegate.store"
 _REFERENCE_OFFSET = re.compile(r"topic-\d+-consumer-\d+\.offset")
 
 MISSING = rule(
@@ -90,6 +91,7 @@ class Target:
     uri: str
     kind: TargetKind
     why: str
+    configured_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,11 @@ def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None
     if named is None and not _looks_like_path(word):
         raise _unknown_name(word, config)
     uri = _uri_of(named, home) if named else word
+    configured = named.name if named else None
     if kind is not None:
         _is_directory(uri)
-        return Target(word, uri, kind, "you said so with --as")
-    return Target(word, uri, *detect(uri))
+        return Target(word, uri, kind, "you said so with --as", configured)
+    return Target(word, uri, *detect(uri), configured)
 
 
 def only_target(config: Config) -> str:
@@ -174,7 +177,7 @@ def _sight(named: NamedTarget | NamedStream, home: str) -> Sighting:
     wanted = TargetKind.STREAM if isinstance(named, NamedStream) else _ROLES[named.role]
     odd = f"configured as {wanted.value}, but it is {kind.value}: {why}"
     findings = () if kind is wanted else (MISMATCH.at(uri, odd),)
-    return Sighting(named.name, uri, Target(named.name, uri, kind, why), findings)
+    return Sighting(named.name, uri, Target(named.name, uri, kind, why, named.name), findings)
 
 
 def _all_named(config: Config) -> Iterator[NamedTarget | NamedStream]:
@@ -224,6 +227,8 @@ def _detect_directory(storage: Storage) -> tuple[TargetKind, str] | None:
     marks = [name for name, kind in _SPARK_MARKS if entries.get(name) == kind]
     if len(marks) >= 2:
         return TargetKind.SPARK_CHECKPOINT, f"it has {', '.join(marks)}"
+    if _frame_kind(storage, STORE_MARKER) == "store":
+        return TargetKind.OFFSET_STORE, f"it has {STORE_MARKER}"
     for name in entries:
         if _REFERENCE_OFFSET.fullmatch(name):
             return TargetKind.OFFSET_STORE, f"it has {name}, the reference layout"

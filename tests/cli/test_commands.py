@@ -93,7 +93,7 @@ class TestInit:
 
     def test_a_damaged_marker_is_refused(self, sg: Sg, tmp_path: Path) -> None:
         sg("init", "--yes")
-        marker = tmp_path / ".sluicegate" / MARKER
+        marker = tmp_path / ".sluicegate" / MARKER.name
         marker.write_bytes(marker.read_bytes()[:-1])
         assert sg("init", "--yes").returncode == 12
 
@@ -124,7 +124,7 @@ class TestStatus:
         result = sg("status")
         assert result.returncode == 3
         assert result.stdout == (
-            "target\tstate\tkind\tbatch\tplanned\twhere\n"
+            "target\tstate\tkind\tbatch\tupdated\twhere\n"
             f"gone\terror\t-\t-\t-\t{installation}/gone\n"
             f"orders\tok\tspark-checkpoint\t-\t-\t{installation}/orders\n"
             "\n"
@@ -143,7 +143,7 @@ class TestStatus:
         code, text = Terminal("status", cwd=installation, columns=200).finish_plain()
         assert code == 3
         assert text.splitlines() == [
-            "TARGET  STATE  KIND              BATCH  PLANNED  WHERE",
+            "TARGET  STATE  KIND              BATCH  UPDATED  WHERE",
             f"gone    error  -                 -      -        {installation}/gone",
             f"orders  ok     spark-checkpoint  -      -        {installation}/orders",
             "",
@@ -173,7 +173,7 @@ class TestStatus:
             f"where\t{installation}/orders\n"
             "why\tit has metadata, offsets\n"
             "last_batch\t-\n"
-            "planned_at\t-\n"
+            "updated_at\t-\n"
             "standing\tnothing has run yet\n"
         )
         assert sg("status", "gone").returncode == 10

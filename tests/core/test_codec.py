@@ -230,9 +230,9 @@ def test_the_example_in_the_format_document() -> None:
     block = re.search(r"```hex\n(.*?)```", text, re.DOTALL)
     assert block
     data = bytes.fromhex("".join(line[10:58] for line in block[1].splitlines()))
-    fields = decode(home.FORMAT, data, "FORMAT.md")
+    fields = decode(home.MARKER.format, data, "FORMAT.md")
     assert fields == {"id": "3f2a6c1e-8f5d-4a53-9c4e-0b7d1a2e9f60", "created_at": 1794800000.5}
-    assert encode(home.FORMAT, fields) == data
+    assert encode(home.MARKER.format, fields) == data
 
 
 def test_version_0_is_damage() -> None:

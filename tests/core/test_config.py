@@ -65,7 +65,7 @@ def test_nothing_is_a_valid_configuration() -> None:
 WRONG = {
     'hoem = "x"': "unknown key hoem; did you mean 'home'?",
     "target = 1": "unknown key target; did you mean 'targets'?",
-    "zzz = 1": "unknown key zzz; known: home, default_stream, read_only, require_reason, targets",
+    "zzz = 1": "unknown key zzz; known: home, default_stream, read_only, require_reason, audit_log",
     '[targets.orders]\nchekpoint = "x"': "targets.orders.chekpoint; did you mean 'checkpoint'?",
     "home = 3": "home must be text in quotes, not 3",
     "read_only = 1": "read_only must be true or false, not 1",

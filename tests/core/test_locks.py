@@ -136,7 +136,7 @@ def test_a_forked_child_leaves_the_parents_note(path: Path) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         assert not can_take(path)
-        assert [h.pid for h in FileLock(path).holders()] == [os.getpid()]
+        assert [h.who.pid for h in FileLock(path).holders()] == [os.getpid()]
 
 
 def test_the_evidence_names_the_holder(path: Path) -> None:
@@ -150,39 +150,57 @@ def test_the_evidence_names_the_holder(path: Path) -> None:
         assert "0.2 s" in text
         assert caught.value.exit_code == 11
         (found,) = FileLock(path).holders()
-        assert (found.pid, found.mode) == (process.pid, "exclusive")
+        assert (found.who.pid, found.mode) == (process.pid, "exclusive")
     assert FileLock(path).holders() == []
 
 
 def test_all_shared_holders_are_shown(path: Path) -> None:
     with holder(path, SHARED) as one, holder(path, SHARED) as two:
-        assert {h.pid for h in FileLock(path).holders()} == {one.pid, two.pid}
+        assert {h.who.pid for h in FileLock(path).holders()} == {one.pid, two.pid}
 
 
 def test_the_note_of_a_killed_holder_is_not_believed(path: Path) -> None:
     with holder(path) as process:
         process.kill()
         process.wait()
-    notes = list(path.with_name("a.lock.holders").iterdir())
-    assert len(notes) == 1, "a kill leaves the note behind"
+    assert str(process.pid) in path.read_text(), "a kill leaves the note behind"
     assert FileLock(path).holders() == []
     with FileLock(path).hold():
-        assert [h.pid for h in FileLock(path).holders()] == [os.getpid()]
-    assert list(path.with_name("a.lock.holders").iterdir()) == []
+        assert [h.who.pid for h in FileLock(path).holders()] == [os.getpid()]
+    assert FileLock(path).holders() == []
+
+
+def test_shared_notes_of_killed_holders_are_cleared(path: Path) -> None:
+    directory = path.with_name("a.lock.holders")
+    with holder(path, SHARED) as process:
+        process.kill()
+        process.wait()
+    assert len(list(directory.iterdir())) == 1, "a kill leaves the note behind"
+    assert FileLock(path).holders() == []
+    with FileLock(path).hold():
+        assert list(directory.iterdir()) == []
+
+
+def test_the_note_of_a_killed_exclusive_holder_does_not_pass_for_a_shared_one(path: Path) -> None:
+    with holder(path) as process:
+        process.kill()
+        process.wait()
+    with holder(path, SHARED) as alive:
+        assert [h.who.pid for h in FileLock(path).holders()] == [alive.pid]
 
 
 def test_a_pid_that_is_another_process_now_is_told(path: Path) -> None:
     with FileLock(path).hold():
         (mine,) = FileLock(path).holders()
-        assert mine.process_state() == "that process is alive"
-        (note,) = path.with_name("a.lock.holders").iterdir()
+        assert mine.who.process_state() == "that process is alive"
+        note = path
         fields = json.loads(note.read_text())
         note.write_text(json.dumps(fields | {"started": "another boot/1"}))
-        assert FileLock(path).holders()[0].process_state() == "that pid is another process"
+        assert FileLock(path).holders()[0].who.process_state() == "that pid is another process"
         note.write_text(json.dumps(fields | {"pid": 2**22 + 1}))
-        assert FileLock(path).holders()[0].process_state() == "that process is gone"
+        assert FileLock(path).holders()[0].who.process_state() == "that process is gone"
         note.write_text(json.dumps(fields | {"host": "elsewhere"}))
-        assert FileLock(path).holders()[0].process_state() == "on another host"
+        assert FileLock(path).holders()[0].who.process_state() == "on another host"
 
 
 @pytest.mark.parametrize(
@@ -192,8 +210,7 @@ def test_a_pid_that_is_another_process_now_is_told(path: Path) -> None:
 )  # fmt: skip
 def test_damaged_notes_are_ignored(path: Path, note: bytes) -> None:
     with holder(path):
-        (found,) = path.with_name("a.lock.holders").iterdir()
-        found.write_bytes(note)
+        path.write_bytes(note)
         assert FileLock(path).holders() == []
         with pytest.raises(Locked, match="left no note"):
             FileLock(path).hold(timeout=0).__enter__()
@@ -214,7 +231,7 @@ def test_the_command_in_the_note_has_no_options(path: Path) -> None:
         process.stdout.readline()
         (found,) = FileLock(path).holders()
         process.kill()
-    assert found.command == "job.py run"
+    assert found.who.command == "job.py run"
 
 
 def test_time_out_is_kept(path: Path) -> None:
@@ -267,7 +284,7 @@ def test_a_missing_directory_is_told(tmp_path: Path) -> None:
 
 def test_a_note_that_cannot_be_written_does_not_cost_the_lock(path: Path) -> None:
     path.with_name("a.lock.holders").write_text("a file where the directory belongs")
-    with FileLock(path).hold():
+    with FileLock(path).hold(SHARED):
         assert not can_take(path)
     assert can_take(path)
 
@@ -308,7 +325,7 @@ def test_increments_under_the_lock_are_not_lost(path: Path, tmp_path: Path) -> N
 
 def test_a_note_that_cannot_be_removed_does_not_keep_the_lock(path: Path) -> None:
     directory = path.with_name("a.lock.holders")
-    with FileLock(path).hold():
+    with FileLock(path).hold(SHARED):
         for note in directory.iterdir():
             note.unlink()
         directory.rmdir()
@@ -361,7 +378,7 @@ def test_a_child_that_ends_normally_leaves_the_parents_note(path: Path) -> None:
         manager.__exit__(None, None, None)
         os._exit(0)
     os.waitpid(child, 0)
-    assert [h.pid for h in lock.holders()] == [os.getpid()]
+    assert [h.who.pid for h in lock.holders()] == [os.getpid()]
     manager.__exit__(None, None, None)
 
 
@@ -372,7 +389,7 @@ def test_a_zombie_is_gone(path: Path) -> None:
         (mine,) = FileLock(path).holders()
         from dataclasses import replace
 
-        assert replace(mine, pid=child.pid).process_state() == "that process is gone"
+        assert replace(mine.who, pid=child.pid).process_state() == "that process is gone"
     child.wait()
 
 
@@ -381,11 +398,9 @@ def test_a_stale_note_is_not_taken_for_the_holder(path: Path) -> None:
     with holder(path) as killed:
         killed.kill()
         killed.wait()
-    (stale,) = path.with_name("a.lock.holders").iterdir()
-    text = stale.read_text()
+    text = path.read_text()
     with FileLock(path).hold():
-        for note in path.with_name("a.lock.holders").iterdir():
-            note.write_text(text)
+        path.write_text(text)
         with pytest.raises(Locked, match="left no note"):
             FileLock(path).hold(timeout=0).__enter__()
 
@@ -393,7 +408,7 @@ def test_a_stale_note_is_not_taken_for_the_holder(path: Path) -> None:
 @pytest.mark.parametrize("since", ["1e300", "Infinity", "NaN", "-1e18", "-1"])
 def test_notes_with_impossible_times_are_ignored(path: Path, since: str) -> None:
     with holder(path):
-        (note,) = path.with_name("a.lock.holders").iterdir()
+        note = path
         note.write_text(re.sub(r'"since": [0-9.]+', f'"since": {since}', note.read_text()))
         assert FileLock(path).holders() == []
         note.write_text("[" * 60_000)

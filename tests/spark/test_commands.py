@@ -326,7 +326,7 @@ class TestStatus:
         fields = dict(
             line.split("\t") for line in sg("status", str(kafka)).stdout.splitlines() if line
         )
-        assert (fields["last_batch"], fields["planned_at"]) == ("3", "2026-11-16T03:36:20Z")
+        assert (fields["last_batch"], fields["updated_at"]) == ("3", "2026-11-16T03:36:20Z")
 
     def test_one_target_that_cannot_be_read_does_not_hide_the_others(
         self, sg: Sg, kafka: Path

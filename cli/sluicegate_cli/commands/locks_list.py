@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -55,7 +54,7 @@ def _view(locks: list[FileLock]) -> View:
                 "lock": str(lock.path),
                 "held": held,
                 "problem": problem,
-                "holders": [asdict(h) | {"process": h.process_state()} for h in holders],
+                "holders": [h.fields() | {"process": h.who.process_state()} for h in holders],
             }
         )
         state = "unknown" if held is None else "held" if held else "free"

@@ -6,17 +6,25 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.errors import EXIT_DONE, ProblemsFound
+from sluicegate.findings import has_errors
+from sluicegate.offsets.check import look_at
 from sluicegate.spark.diff import read_point
 from sluicegate.spark.offset_log import OffsetEntry, SourceOffset
-from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate.target import Target, TargetKind
+from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_option
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
+from sluicegate_cli.stores import is_reference, open_store, read_reference
 from sluicegate_cli.views.checkpoint import moment, offset_document, offset_text
+from sluicegate_cli.views.store import reference_view, store_view
 
 EXAMPLES = (
     ("offsets show orders", "where the next batch begins to read"),
     ("offsets show /data/orders/checkpoint --batch 41", "where batch 41 ended"),
+    ("offsets show /data/offsets --consumer billing", "of an offset store, with ages"),
 )
+FINDINGS = ("SG-STORE-",)
 
 Row = tuple[str, str, str | None, int | None, str | int]
 
@@ -25,12 +33,32 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     batch: Annotated[int | None, typer.Option(metavar="N", help="of batch N; the newest")] = None,
+    consumer: ConsumerOption = None,
     as_: AsOption = None,
-) -> None:
-    """Show the positions of a target: the next offset to read, per topic and partition."""
+) -> int:
+    """Show the positions of a target: the next offset to read, per topic and partition.
+
+    Of an offset store, all consumers or one, with when each position was committed.
+    """
     session = Session.of(ctx)
+    found = session.target(target, as_)
+    if found.kind is TargetKind.OFFSET_STORE:
+        refuse_option("--batch", batch, "Spark checkpoints")
+        return _show_store(session, found, consumer)
+    refuse_option("--consumer", consumer, "offset stores")
     point = read_point(session.spark_checkpoint(target, as_), batch)
     session.sink.show(_view(point.uri, point.entry))
+    return EXIT_DONE
+
+
+def _show_store(session: Session, target: Target, consumer: str | None) -> int:
+    if is_reference(target):
+        session.sink.show(reference_view(target.uri, read_reference(target)))
+        return EXIT_DONE
+    store = open_store(session, target)
+    look = look_at(store, store.choose(consumer) if consumer is not None else None)
+    session.sink.show(store_view(store.uri, look))
+    return ProblemsFound.exit_code if has_errors(look.findings) else EXIT_DONE
 
 
 def _view(uri: str, entry: OffsetEntry) -> View:

@@ -54,7 +54,7 @@ def _all(found: list[TargetStatus]) -> View:
             status.worst.value if status.worst else "ok",
             status.sighting.target.kind.value if status.sighting.target else None,
             status.last_batch,
-            units.ago(status.planned_ms / 1000) if status.planned_ms else None,
+            units.ago(status.updated_ms / 1000) if status.updated_ms else None,
             status.sighting.uri,
         )
         for status in found
@@ -63,7 +63,7 @@ def _all(found: list[TargetStatus]) -> View:
     return View(
         schema="sluicegate.status",
         document={"targets": [_fields(status) for status in found]},
-        tables=[Table(("target", "state", "kind", "batch", "planned", "where"), rows)],
+        tables=[Table(("target", "state", "kind", "batch", "updated", "where"), rows)],
         findings=[finding for status in found for finding in status.findings],
         lines=[] if found else [nothing],
     )
@@ -78,6 +78,6 @@ def _fields(status: TargetStatus) -> dict[str, str | int | None]:
         "where": status.sighting.uri,
         "why": target.why if target else None,
         "last_batch": status.last_batch,
-        "planned_at": units.utc(status.planned_ms / 1000) if status.planned_ms else None,
+        "updated_at": units.utc(status.updated_ms / 1000) if status.updated_ms else None,
         "standing": status.standing,
     }

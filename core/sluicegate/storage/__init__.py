@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from sluicegate.errors import UnsupportedFormat, UsageError
+from sluicegate.storage.append import append_line
 from sluicegate.storage.base import (
     DEFAULT_LIMIT,
     Entry,
@@ -26,6 +27,7 @@ __all__ = [
     "ReadOnlyStorage",
     "Stat",
     "Storage",
+    "append_line",
     "local_root",
     "open_storage",
     "split_key",

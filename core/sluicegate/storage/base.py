@@ -7,6 +7,7 @@ raises may or may not have happened, and the caller must look again.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
@@ -18,6 +19,7 @@ Kind = Literal["file", "directory", "other"]
 DEFAULT_LIMIT = 64 * 1024 * 1024
 """Largest object `get` reads unless told otherwise; larger ones are streamed with `open`."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_BYTES = 200
 _COMPONENT_BYTES = 255
 
@@ -58,8 +60,15 @@ class Storage(Protocol):
         Whatever the answer, the key durably exists afterwards.
         """
 
-    def replace(self, key: str, data: bytes) -> None:
-        """Create the file or put new content in its place."""
+    def replace(
+        self, key: str, data: bytes, *, keep_as: str | None = None, drop: str | None = None
+    ) -> None:
+        """Create the file or put new content in its place.
+
+        In the same directory, and for the price of the same fsync, the new content is also kept
+        under the name `keep_as`, and the name `drop` goes away. The key itself changes in one
+        step; after a crash the other two may or may not have happened.
+        """
 
     def delete(self, key: str) -> bool:
         """Remove the file; False if there was none."""
@@ -95,7 +104,7 @@ def split_key(key: str) -> list[str]:
     for part in parts:
         if not part or part in (".", ".."):
             raise InvalidName(f"path {_shown(key)} has an empty, '.' or '..' component")
-        if "\0" in part or any(ord(c) < 32 or ord(c) == 127 for c in part):
+        if _CONTROL.search(part):
             raise InvalidName(f"path {_shown(key)} has a control character")
         if part.startswith(".sg-") and part.endswith(".tmp"):
             raise InvalidName(f"path {_shown(key)} has a name that unfinished files have")

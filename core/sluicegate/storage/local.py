@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from sluicegate.errors import Corrupt, NotFound, StorageFailed
@@ -43,7 +44,7 @@ class LocalStorage:
     def create(cls, root: Path, *, calls: Calls | None = None) -> LocalStorage:
         """Make the root directory durably if it is missing, and open it."""
         calls = calls or Calls()
-        with _translated(root):
+        with _Translated(root):
             missing = list(takewhile(lambda path: not path.exists(), (root, *root.parents)))
             for path in reversed(missing):
                 with suppress(FileExistsError):
@@ -62,17 +63,15 @@ class LocalStorage:
         return self._root.joinpath(*split_key(key)) if key else self._root
 
     def open(self, key: str) -> BinaryIO:
-        with self._parent(key) as (directory, name):
-            self._calls.about_to("read", name)
-            fd = os.open(name, _FILE, dir_fd=directory)
-            if not st.S_ISREG(os.fstat(fd).st_mode):
-                os.close(fd)
-                raise StorageFailed(f"{self._shown(key)} is not a regular file")
-            return io.BufferedReader(_File(fd, self._root / key), _BUFFER)
+        return io.BufferedReader(_File(self._open(key), self._root / key), _BUFFER)
 
     def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
-        with self.open(key) as stream, self._errors_at(key):
-            data = stream.read(limit + 1)
+        fd = self._open(key)
+        try:
+            with self._errors_at(key):
+                data = _read_up_to(fd, limit + 1)
+        finally:
+            os.close(fd)
         if len(data) > limit:
             raise Corrupt(
                 f"{self._shown(key)} is larger than the {limit} bytes allowed for it",
@@ -86,10 +85,17 @@ class LocalStorage:
             self._calls.sync(directory)
             return created
 
-    def replace(self, key: str, data: bytes) -> None:
+    def replace(
+        self, key: str, data: bytes, *, keep_as: str | None = None, drop: str | None = None
+    ) -> None:
         with self._parent(key, create=True) as (directory, name):
             with self._temporary(directory, data, keep_mode_of=name) as temporary:
                 self._calls.rename(temporary, name, directory)
+            if keep_as is not None:
+                self._link_also(directory, name, _single(keep_as))
+            if drop is not None:
+                with suppress(FileNotFoundError):
+                    self._calls.unlink(_single(drop), directory)
             self._calls.sync(directory)
 
     def delete(self, key: str) -> bool:
@@ -134,6 +140,15 @@ class LocalStorage:
             with self._directory("/".join(parts[:depth])) as directory:
                 self._calls.sync(directory)
 
+    def _open(self, key: str) -> int:
+        with self._parent(key) as (directory, name):
+            self._calls.about_to("read", name)
+            fd = os.open(name, _FILE, dir_fd=directory)
+            if not st.S_ISREG(os.fstat(fd).st_mode):
+                os.close(fd)
+                raise StorageFailed(f"{self._shown(key)} is not a regular file")
+            return fd
+
     def _link(self, directory: int, name: str, data: bytes) -> bool:
         # link(2) is the one call that creates a complete file and fails if the name is taken.
         with self._temporary(directory, data) as temporary:
@@ -145,6 +160,14 @@ class LocalStorage:
             finally:
                 self._calls.unlink(temporary, directory)
         return True
+
+    def _link_also(self, directory: int, name: str, also: str) -> None:
+        """Give a file a second name, which may be taken by what a dead writer left."""
+        try:
+            self._calls.link(name, also, directory)
+        except FileExistsError:
+            self._calls.unlink(also, directory)
+            self._calls.link(name, also, directory)
 
     @contextmanager
     def _temporary(
@@ -216,7 +239,7 @@ class LocalStorage:
         return str(self._root / key)
 
     def _errors_at(self, key: str) -> AbstractContextManager[None]:
-        return _translated(self._root / key, inside=self._root)
+        return _Translated(self._root, key)
 
 
 class _File(io.FileIO):
@@ -227,36 +250,49 @@ class _File(io.FileIO):
         self._place = place
 
     def readinto(self, buffer: Buffer, /) -> int | None:
-        with _translated(self._place):
+        with _Translated(self._place):
             return super().readinto(buffer)
 
     def readall(self) -> bytes:
-        with _translated(self._place):
+        with _Translated(self._place):
             return super().readall()
 
 
-@contextmanager
-def _translated(place: Path, inside: Path | None = None) -> Iterator[None]:
-    """Turn the operating system's errors into ours, naming the place."""
-    try:
-        yield
-    except FileNotFoundError as e:
-        raise NotFound(f"{place} does not exist", place=str(place)) from e
-    except OSError as e:
-        if e.errno in _FULL:
-            raise StorageFailed(
-                f"no space left to write {place}",
-                hint="free some space or raise the quota, then run the command again",
-                place=str(place),
-            ) from e
-        if inside and e.errno in (errno.ELOOP, errno.ENOTDIR) and _has_link(place, inside):
-            raise StorageFailed(
-                f"{place} is or passes through a symbolic link, which is not followed",
-                hint="name the link's own target instead, or replace the link by a directory",
-                place=str(place),
-            ) from e
-        reason = (e.strerror or str(e)).lower()
-        raise StorageFailed(f"{place}: {reason}", place=str(place)) from e
+class _Translated(AbstractContextManager[None]):
+    """Turns the operating system's errors into ours, naming the place.
+
+    A class, and the path is put together only when it is needed: this is around every call.
+    """
+
+    def __init__(self, root: Path, key: str = "") -> None:
+        self._root, self._key = root, key
+
+    def __exit__(
+        self, _type: object, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, OSError):
+            return
+        place = self._root / self._key
+        raise _as_ours(error, place, self._root if self._key else None) from error
+
+
+def _as_ours(e: OSError, place: Path, inside: Path | None) -> NotFound | StorageFailed:
+    if isinstance(e, FileNotFoundError):
+        return NotFound(f"{place} does not exist", place=str(place))
+    if e.errno in _FULL:
+        return StorageFailed(
+            f"no space left to write {place}",
+            hint="free some space or raise the quota, then run the command again",
+            place=str(place),
+        )
+    if inside and e.errno in (errno.ELOOP, errno.ENOTDIR) and _has_link(place, inside):
+        return StorageFailed(
+            f"{place} is or passes through a symbolic link, which is not followed",
+            hint="name the link's own target instead, or replace the link by a directory",
+            place=str(place),
+        )
+    reason = (e.strerror or str(e)).lower()
+    return StorageFailed(f"{place}: {reason}", place=str(place))
 
 
 def _has_link(place: Path, inside: Path) -> bool:
@@ -285,6 +321,20 @@ def _exists(directory: int, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _read_up_to(fd: int, count: int) -> bytes:
+    """The bytes up to the end of a file, but no more than `count`."""
+    chunks, total = [], 0
+    while total < count and (chunk := os.read(fd, min(count - total, _BUFFER))):
+        chunks.append(chunk)
+        total += len(chunk)
+    return b"".join(chunks)
+
+
+def _single(name: str) -> str:
+    (only,) = split_key(name)
+    return only
 
 
 def _is_temporary(name: str) -> bool:

@@ -37,7 +37,9 @@ class ReadOnlyStorage:
     def put_if_absent(self, key: str, data: bytes) -> bool:
         raise self._refusal("create", key)
 
-    def replace(self, key: str, data: bytes) -> None:
+    def replace(
+        self, key: str, data: bytes, *, keep_as: str | None = None, drop: str | None = None
+    ) -> None:
         raise self._refusal("replace", key)
 
     def delete(self, key: str) -> bool:

@@ -1,0 +1,62 @@
+"""`sluicegate history`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from sluicegate import units
+from sluicegate.journal import Entry
+from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.session import Session
+
+EXAMPLES = (
+    ("history billing", "who changed what, and what can be undone"),
+    ("history /data/offsets --consumer billing --limit 5", "of one consumer"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    consumer: ConsumerOption = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="newest entries to show")] = 50,
+    as_: AsOption = None,
+) -> None:
+    """List the changes of a target, newest first, with who made them, why, and their undo.
+
+    An offset store keeps the last commits of each consumer, and its operators' changes longer.
+    """
+    session = Session.of(ctx)
+    found = session.target(target, as_)
+    entries = session.journal(found, consumer).history()
+    session.sink.show(_view(found.uri, entries, limit))
+
+
+def _view(uri: str, entries: list[Entry], limit: int) -> View:
+    shown = entries[:limit]
+    columns = ("operation", "when", "kind", "what", "by", "reason", "undo")
+    rows = [
+        (e.id, units.utc(e.at) if e.at else None, e.kind, e.summary, _user(e), e.reason, e.undo)
+        for e in shown
+    ]
+    hidden = len(entries) - len(shown)
+    more = [f"{hidden} older entries; see them with --limit {len(entries)}"] if hidden else []
+    return View(
+        schema="sluicegate.history",
+        document={"target": uri, "entries": [_fields(e) for e in shown], "hidden": hidden},
+        tables=[Table(columns, rows)],
+        lines=more if entries else ["Nothing was committed or changed yet."],
+    )
+
+
+def _fields(entry: Entry) -> dict[str, object]:
+    return asdict(entry) | {"at": units.utc(entry.at) if entry.at else None}
+
+
+def _user(entry: Entry) -> str:
+    """Who, in one word; pid and command are in the JSON."""
+    return entry.by.partition(" ")[0]

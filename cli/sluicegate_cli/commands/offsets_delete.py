@@ -1,0 +1,48 @@
+"""`sluicegate offsets delete`."""
+
+from __future__ import annotations
+
+import typer
+
+from sluicegate.errors import UsageError
+from sluicegate.offsets import operations
+from sluicegate_cli.options import (
+    AllTopicsOption,
+    AsOption,
+    ConsumerOption,
+    ForceOption,
+    TargetArgument,
+    TopicOption,
+)
+from sluicegate_cli.session import Session
+from sluicegate_cli.stores import change_store, open_store, scope_of
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("offsets delete billing --topic retired", "a topic that is no longer read"),
+    ("offsets delete /data/offsets --consumer old --all-topics", "everything of a consumer"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    consumer: ConsumerOption = None,
+    topic: TopicOption = None,
+    all_topics: AllTopicsOption = False,
+    force: ForceOption = False,
+    as_: AsOption = None,
+) -> None:
+    """Forget positions of a consumer. Where it starts without one, the consumer decides.
+
+    The numbers stay in the history, so that `sluicegate undo` brings them back.
+    """
+    session = Session.of(ctx)
+    if not topic and not all_topics:
+        raise UsageError("what to delete is not said", hint="add --topic TOPIC or --all-topics")
+    found = session.target(target, as_)
+    store = open_store(session, found)
+    name = store.choose(consumer)
+    scope = scope_of(topic, all_topics, [])
+    change_store(session, found, store, operations.delete(store, name, scope, force=force))

@@ -1,0 +1,62 @@
+"""`sluicegate offsets import`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.errors import UsageError
+from sluicegate.offsets import operations, reference
+from sluicegate.positions import Positions, PositionsForm
+from sluicegate.storage import local_root, open_storage
+from sluicegate_cli.options import AsOption, ForceOption
+from sluicegate_cli.session import Session
+from sluicegate_cli.stores import change_store, open_store, read_positions
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("offsets import /data/offsets orders.csv --consumer billing", "from Kafka's CSV"),
+    ("offsets import /data/offsets - --consumer billing", "from standard input"),
+    (
+        "offsets import /data/offsets /var/lib/old/my-service --consumer my-service",
+        "a directory of topic-<t>-consumer-<c>.offset files",
+    ),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="STORE", help="an offset store")],
+    source: Annotated[str, typer.Argument(metavar="FILE|DIRECTORY|-", help="the positions")],
+    consumer: Annotated[str, typer.Option(metavar="NAME", help="whose positions they become")],
+    form: Annotated[
+        PositionsForm | None, typer.Option("--format", help="of the file; else as it looks")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="forget positions that are not in the file")
+    ] = False,
+    force: ForceOption = False,
+    as_: AsOption = None,
+) -> None:
+    """Set positions of a consumer from a file: Spark's JSON, Kafka's CSV or rpk's text.
+
+    A directory is read as the reference layout: its files topic-<t>-consumer-<c>.offset become
+    partition <c> of topic <t>. Positions that are not mentioned stay, unless --replace is given.
+    A new store is made with `sluicegate init --store`.
+    """
+    session = Session.of(ctx)
+    found = session.target(target, as_)
+    store = open_store(session, found)
+    positions = _read(source, form)
+    change = operations.take_over(store, consumer, positions, replace=replace, force=force)
+    change_store(session, found, store, change)
+
+
+def _read(source: str, form: PositionsForm | None) -> Positions:
+    if source == "-" or not local_root(source).is_dir():
+        return read_positions(source, form)
+    if form is not None:
+        raise UsageError("--format is for files; a directory is read as the reference layout")
+    return reference.read(open_storage(source, read_only=True))

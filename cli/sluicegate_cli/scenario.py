@@ -1,0 +1,39 @@
+"""The options of `offsets reset`, which of them was given, and what it means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sluicegate.errors import UsageError
+from sluicegate.moments import parse_duration, parse_moment
+from sluicegate.reset import ResetSpec, Scenario, Scope
+from sluicegate_cli.stores import read_positions
+
+BY_DURATION = "by-duration"
+OPTIONS = (*(scenario.value for scenario in Scenario), BY_DURATION)
+
+
+def reset_spec(given: Mapping[str, Any], scope: Scope, *, clamp: bool) -> ResetSpec:
+    """The one scenario among the options, by their names; none or several is a mistake."""
+    chosen = [name for name in OPTIONS if given.get(name) not in (None, False)]
+    if len(chosen) != 1:
+        said = "none" if not chosen else " and ".join(f"--{name}" for name in chosen)
+        raise UsageError(
+            f"exactly one scenario is needed, {said} was given",
+            hint="choose one of " + ", ".join(f"--{name}" for name in OPTIONS),
+        )
+    name, value = chosen[0], given[chosen[0]]
+    if name == BY_DURATION:
+        back = round((time.time() - parse_duration(value)) * 1000)
+        return ResetSpec(Scenario.MOMENT, scope, moment_ms=back, clamp=clamp)
+    scenario = Scenario(name)
+    match scenario:
+        case Scenario.OFFSET | Scenario.SHIFT:
+            return ResetSpec(scenario, scope, number=value, clamp=clamp)
+        case Scenario.MOMENT:
+            return ResetSpec(scenario, scope, moment_ms=parse_moment(value), clamp=clamp)
+        case Scenario.FILE:
+            return ResetSpec(scenario, scope, positions=read_positions(value), clamp=clamp)
+    return ResetSpec(scenario, scope, clamp=clamp)

@@ -1,0 +1,100 @@
+"""Offset stores as commands get at them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from shlex import quote
+
+from sluicegate.errors import Locked, UnsupportedFormat, UsageError
+from sluicegate.offsets import LockFileOffsetStore, reference
+from sluicegate.offsets.changes import StoreChange
+from sluicegate.offsets.journal import StoreJournal
+from sluicegate.positions import Positions, PositionsForm, parse
+from sluicegate.reset import Scope
+from sluicegate.storage import LocalStorage, local_root, open_storage
+from sluicegate.target import Target, TargetKind
+from sluicegate_cli.session import Session, expect_kind
+
+_TOPIC = re.compile(r"(?P<topic>.+?)(?::(?P<partitions>[0-9]{1,10}(?:,[0-9]{1,10})*))?", re.ASCII)
+
+
+def is_reference(target: Target) -> bool:
+    """Whether a store is in the reference layout, which is only read."""
+    return reference.is_reference(open_storage(target.uri, read_only=True))
+
+
+def read_reference(target: Target) -> Positions:
+    """The positions of a store in the reference layout."""
+    return reference.read(open_storage(target.uri, read_only=True))
+
+
+def open_store(session: Session, target: Target) -> LockFileOffsetStore:
+    """The store that a target is; who only plans gets one that cannot write."""
+    expect_kind(target, TargetKind.OFFSET_STORE)
+    if is_reference(target):
+        raise UnsupportedFormat(
+            f"{target.uri} is in the reference layout, which is read but not changed",
+            hint="make a store with: sluicegate init --store STORE; then: sluicegate offsets "
+            f"import STORE {quote(target.uri)} --consumer NAME",
+            place=target.uri,
+        )
+    return LockFileOffsetStore.open(target.uri, read_only=session.only_plans)
+
+
+def change_store(
+    session: Session, target: Target, store: LockFileOffsetStore, change: StoreChange
+) -> None:
+    """Plan a change of a store and take it to its end."""
+    journal = StoreJournal(store, name=target.configured_name)
+    plan = journal.plan(change.to_work())
+    try:
+        journal.check_writer(change)
+    except Locked as e:
+        if not session.only_plans:
+            raise
+        session.sink.note(f"note: {e.message}")
+    session.change(plan, lambda approval: journal.apply(plan, approval))
+
+
+def scope_of(topics: list[str] | None, all_topics: bool, known: list[str]) -> Scope:
+    """What `--topic` and `--all-topics` mean; with several topics one of them is needed."""
+    if topics and all_topics:
+        raise UsageError("--topic and --all-topics exclude each other")
+    if not topics and not all_topics and len(known) > 1:
+        raise UsageError(
+            f"there are several topics: {', '.join(known)}",
+            hint="name some with --topic TOPIC[:0,1,2], or add --all-topics",
+        )
+    if not topics:
+        return Scope()
+    chosen: dict[str, frozenset[int] | None] = {}
+    for word in topics:
+        match = _TOPIC.fullmatch(word)
+        if match is None:
+            raise UsageError(f"--topic {word!r} is not TOPIC or TOPIC:0,1,2")
+        text = match["partitions"]
+        wanted = frozenset(map(int, text.split(","))) if text else None
+        before = chosen.get(match["topic"], frozenset())
+        chosen[match["topic"]] = None if wanted is None or before is None else wanted | before
+    return Scope(chosen)
+
+
+def read_positions(place: str, form: PositionsForm | None = None) -> Positions:
+    """Positions from a file, or from standard input if the place is `-`."""
+    if place == "-":
+        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise UsageError(f"standard input has more than {_MAX_BYTES} bytes")
+    else:
+        path = local_root(place).resolve()
+        data = LocalStorage(path.parent).get(path.name, limit=_MAX_BYTES)
+    try:
+        return parse(data.decode("utf-8-sig"), form)
+    except UnicodeDecodeError as e:
+        raise UsageError(f"{place}, byte {e.start}: not UTF-8", hint="see what file it is") from e
+    except UsageError as e:
+        raise type(e)(f"{place}: {e.message}", hint=e.hint) from e
+
+
+_MAX_BYTES = 64 * 1024 * 1024

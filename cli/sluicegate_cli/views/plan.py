@@ -1,0 +1,74 @@
+"""Plans on the screen: what is about to happen, or has happened."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from shlex import quote
+
+from sluicegate.journal import Entry
+from sluicegate.plan import Action, Plan
+from sluicegate.saved_plan import SavedPlan
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.output.view import Cell
+
+
+def plan_view(plan: Plan, *, applied: bool = False, entry: Entry | None = None) -> View:
+    """A plan; once it is applied, with the operation it became."""
+    return View(
+        schema="sluicegate.plan",
+        document=_document(plan)
+        | {"applied": applied, "operation": asdict(entry) if entry else None},
+        tables=_tables(plan),
+        lines=[] if plan.actions else ["Nothing to do."],
+    )
+
+
+def saved_view(saved: SavedPlan) -> View:
+    """A plan that was saved instead of applied, and the command that applies it."""
+    command = f"sluicegate apply {quote(saved.place)} --expect {saved.digest}"
+    return View(
+        schema="sluicegate.plan",
+        document=_document(saved.plan)
+        | {
+            "applied": False,
+            "operation": None,
+            "saved": {"file": saved.place, "digest": saved.digest, "expires": saved.expires},
+        },
+        tables=_tables(saved.plan),
+        lines=[
+            f"Saved as {saved.place}, to be applied until {saved.expires}. Nothing was changed.",
+            f"Apply it with: {command}",
+        ],
+    )
+
+
+def _document(plan: Plan) -> dict[str, object]:
+    return {
+        "title": plan.title,
+        "target": asdict(plan.subject) if plan.subject else None,
+        "preconditions": [asdict(each) for each in plan.preconditions],
+        "actions": [_action_fields(each) for each in plan.actions],
+        "consequences": list(plan.consequences),
+    }
+
+
+def _tables(plan: Plan) -> list[Table]:
+    moves = any(action.old is not None or action.new is not None for action in plan.actions)
+    columns = ("action", "place", *(("old", "new", "delta") if moves else ()), "detail")
+    rows = [[_action_fields(action)[column] for column in columns] for action in plan.actions]
+    told = [(text,) for text in plan.consequences] if rows else []
+    return [
+        Table(columns, rows, title=plan.title),
+        Table(("consequence",), told, header=False),
+    ]
+
+
+def _action_fields(action: Action) -> dict[str, Cell]:
+    return {
+        "action": action.verb,
+        "place": action.place,
+        "old": action.old,
+        "new": action.new,
+        "delta": action.delta,
+        "detail": action.detail,
+    }

@@ -1,0 +1,127 @@
+"""One interface to what targets remember of their changes: history, undo, applying a plan.
+
+Each kind of target keeps its journal in its own way (an offset store in its versions, a chain in
+its links); commands only know this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from sluicegate import units
+from sluicegate.errors import Corrupt, Drifted, NotFound, StorageFailed
+from sluicegate.plan import Plan, Worth
+from sluicegate.saved_plan import SavedPlan
+from sluicegate.storage import append_line
+from sluicegate.who import Who
+
+
+class NothingToUndo(NotFound):
+    """The operation does not exist, is no longer kept, or was undone already."""
+
+    default_hint = "see what can be undone with: sluicegate history TARGET"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Who lets a plan be applied and why; for a saved plan also its digest and its author."""
+
+    by: Who
+    reason: str | None = None
+    plan_digest: str | None = None
+    planned_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change of a target; `undo` is `yes`, or says why it cannot be undone."""
+
+    id: str
+    at: float
+    kind: str
+    by: str
+    summary: str
+    reason: str | None = None
+    undoes: str | None = None
+    undo: str = "yes"
+    plan_digest: str | None = None
+    planned_by: str | None = None
+
+
+class Journal(Protocol):
+    """The changes of one target."""
+
+    def history(self) -> list[Entry]:
+        """What is remembered, newest first."""
+
+    def plan(self, work: Mapping[str, Any]) -> Plan:
+        """What this work means for the target as it is now."""
+
+    def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
+        """The inverse of an operation, on top of what is there now; None: of the newest change."""
+
+    def apply(self, plan: Plan, approval: Approval) -> Entry:
+        """Do it, under the target's lock; `Drifted` if the preconditions no longer hold."""
+
+
+def check_log(path: Path) -> None:
+    """Refuse if the installation's audit log cannot be written."""
+    try:
+        path.open("ab").close()
+    except OSError as e:
+        reason = (e.strerror or str(e)).lower()
+        raise StorageFailed(
+            f"the audit log {path} cannot be written: {reason}; nothing was changed",
+            hint="make it writable, or set audit_log to another file in sluicegate.toml",
+            place=str(path),
+        ) from e
+
+
+def log_change(path: Path, plan: Plan, entry: Entry) -> None:
+    """Add a change to the installation's audit log."""
+    subject = asdict(plan.subject) if plan.subject else None
+    append_line(path, {"target": subject, **asdict(entry), "at": units.utc(entry.at)})
+
+
+def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
+    """A saved plan that still holds; or the entry of when it was applied, so twice is once."""
+    for entry in journal.history():
+        if entry.plan_digest == saved.digest:
+            if entry.undo.startswith("undone"):
+                raise Drifted(f"this plan was applied as {entry.id}, and {entry.undo} since")
+            return entry
+    fresh = journal.plan(saved.plan.work)
+    check_drift(saved.plan, fresh)
+    if fresh != saved.plan:
+        raise Corrupt(
+            f"what the plan says it does is not what this release would do with it: {saved.place} "
+            f"was edited, or made by another release ({saved.release})",
+            hint="make the plan anew with this release and review it",
+            place=saved.place,
+        )
+    return fresh
+
+
+def check_drift(plan: Plan, fresh: Plan) -> None:
+    """Refuse a plan whose preconditions differ from those of the same plan made now."""
+    expected, found = _expectations(plan), _expectations(fresh)
+    moved = [
+        f"{what} was {_shown(expected.get(what))}, is {_shown(found.get(what))}"
+        for what in expected | found
+        if expected.get(what) != found.get(what)
+    ]
+    if moved:
+        more = f", and {len(moved) - 3} more" if len(moved) > 3 else ""
+        raise Drifted("the target changed since the plan was made: " + "; ".join(moved[:3]) + more)
+
+
+def _expectations(plan: Plan) -> dict[str, Worth]:
+    identity = plan.subject.identity if plan.subject else None
+    return {each.what: each.expected for each in plan.preconditions} | {"identity": identity}
+
+
+def _shown(value: Worth) -> str:
+    return "absent" if value is None else str(value)

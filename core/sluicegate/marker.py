@@ -1,0 +1,66 @@
+"""Markers: the file that makes a directory a home or a store.
+
+A directory without its marker is never taken for one, so a disk that is not mounted does not look
+like an empty home or store, and nothing starts from nothing in silence.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+
+from sluicegate import codec
+from sluicegate.errors import Corrupt, NotFound
+from sluicegate.storage import Storage
+from sluicegate.who import myself
+
+_MAX_BODY = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a marker says: a random identity, made once, and when."""
+
+    id: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One kind of marked directory: the marker's file name, its kind of frame, what it makes."""
+
+    name: str
+    kind: str
+    what: str
+
+    @property
+    def format(self) -> codec.Format:
+        """The frame of the file."""
+        return codec.Format(self.kind, version=1, max_body=_MAX_BODY)
+
+    def read(self, storage: Storage, *, missing: str) -> Mark:
+        """What the marker says, or `NotFound` with the hint `missing`, or `Corrupt`."""
+        place = f"{storage.uri}/{self.name}"
+        try:
+            data = storage.get(self.name, limit=self.format.max_frame)
+        except NotFound as e:
+            raise NotFound(
+                f"{storage.uri} is not {self.what}: {place} does not exist",
+                hint=missing,
+                place=place,
+            ) from e
+        match codec.decode(self.format, data, place):
+            case {"id": str(identity), "created_at": float(created_at)}:
+                return Mark(identity, created_at)
+        raise Corrupt(f"{place}: the marker lacks its id or creation time", place=place)
+
+    def create(self, storage: Storage, reason: str | None = None) -> bool:
+        """Mark a directory; False if somebody did so first."""
+        fields = {
+            "id": str(uuid.uuid4()),
+            "created_at": time.time(),
+            "by": myself().fields(),
+            "reason": reason,
+        }
+        return storage.put_if_absent(self.name, codec.encode(self.format, fields))

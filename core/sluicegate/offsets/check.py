@@ -1,0 +1,72 @@
+"""What is wrong with an offset store, and where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from shlex import quote
+
+from sluicegate.errors import SluicegateError, StorageFailed
+from sluicegate.findings import Finding, Severity, rule
+from sluicegate.offsets.lockfile import LockFileOffsetStore, StoreDamaged
+from sluicegate.offsets.record import Record
+
+DAMAGED = rule(
+    "SG-STORE-DAMAGED",
+    Severity.ERROR,
+    "the file of a consumer is damaged or missing",
+    "The newest record of a consumer cannot be read, or is gone although older ones are kept. The "
+    "consumer is not started from nothing: every command and every load refuses. `sluicegate undo` "
+    "puts the newest record that can be read in its place and keeps what was there.",
+)
+UNREADABLE = rule(
+    "SG-STORE-UNREADABLE",
+    Severity.ERROR,
+    "the file of a consumer may not be read",
+    "The operating system refuses to read it (permission, a directory or link in its place, I/O "
+    "error), or a newer release wrote it. The positions may be well.",
+)
+LEFTOVERS = rule(
+    "SG-STORE-LEFTOVERS",
+    Severity.NOTE,
+    "a writer was killed while writing",
+    "There are unfinished temporary files (`.sg-….tmp`). They were never part of the store and are "
+    "ignored; nothing that was acknowledged is in them.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLook:
+    """The consumers that can be read, with what is wrong with the others."""
+
+    records: tuple[Record, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def newest_at(self) -> float | None:
+        """When anything was last committed."""
+        return max((record.at for record in self.records), default=None)
+
+
+def look_at(store: LockFileOffsetStore, consumer: str | None = None) -> StoreLook:
+    """All consumers that have positions, or one; whatever cannot be read is a finding."""
+    records, findings = [], []
+    for name in store.consumers() if consumer is None else [consumer]:
+        place = f"{store.uri}/{name}.offsets"
+        try:
+            record = store.load(name)
+        except StoreDamaged as e:
+            repair = f"sluicegate undo {quote(store.uri)} --consumer {quote(name)}"
+            findings.append(DAMAGED.at(place, e.message, repair=repair))
+        except SluicegateError as e:
+            findings.append(UNREADABLE.at(place, e.message))
+        else:
+            records += [record] if record else []
+    return StoreLook(tuple(records), (*findings, *_leftovers(store)))
+
+
+def _leftovers(store: LockFileOffsetStore) -> list[Finding]:
+    try:
+        left = store.storage.list(temporary=True)
+    except StorageFailed:
+        return []
+    return [LEFTOVERS.at(store.uri, f"{len(left)} unfinished files")] if left else []

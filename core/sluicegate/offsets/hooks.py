@@ -1,0 +1,153 @@
+"""What happens after a commit: hooks that hear of it and can do nothing to it.
+
+Hooks run after the commit is durable and its lock is free, so the hooks of two commits may overlap;
+the sequence tells their order. A hook that fails neither undoes the commit nor keeps the others
+from running: its failure is reported beside the successful commit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from sluicegate import units
+from sluicegate.offsets.base import Commit, Decide, HookFailure, OffsetStore, Partition
+from sluicegate.offsets.record import Record
+from sluicegate.positions import Positions, to_spark
+from sluicegate.storage import append_line
+from sluicegate.who import Who
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """One commit: what it set and removed, and what those positions were before."""
+
+    consumer: str
+    sequence: int
+    kind: str
+    at: float
+    by: Who
+    put: Positions
+    removed: frozenset[Partition]
+    previous: Mapping[Partition, int | None]
+    reason: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "consumer": self.consumer,
+            "sequence": self.sequence,
+            "kind": self.kind,
+            "at": units.utc(self.at),
+            "by": self.by.fields(),
+            "put": to_spark(self.put),
+            "removed": [list(each) for each in sorted(self.removed)],
+            "previous": [[*each, offset] for each, offset in sorted(self.previous.items())],
+            "reason": self.reason,
+        }
+
+
+class CommitHook(Protocol):
+    """Something that hears of commits. It should not take long."""
+
+    def __call__(self, info: CommitInfo) -> None:
+        """Called once a commit is durable."""
+
+
+class HookedOffsetStore(OffsetStore):
+    """Another store, with hooks."""
+
+    def __init__(self, inner: OffsetStore, hooks: Iterable[CommitHook]) -> None:
+        self._inner = inner
+        self._hooks = tuple(hooks)
+
+    def load(self, consumer: str) -> Record | None:
+        return self._inner.load(consumer)
+
+    def list(self) -> list[str]:
+        return self._inner.list()
+
+    def update(self, consumer: str, decide: Decide) -> Commit:
+        commit = self._inner.update(consumer, decide)
+        return replace(commit, hook_failures=commit.hook_failures + run_hooks(self._hooks, commit))
+
+
+def run_hooks(hooks: Iterable[CommitHook], commit: Commit) -> tuple[HookFailure, ...]:
+    """Tell every hook of a commit; gives those that failed."""
+    if commit.record is None or commit.record is commit.previous:
+        return ()
+    info = _info(commit.record, commit)
+    failures = []
+    stop: BaseException | None = None
+    for hook in hooks:
+        try:
+            hook(info)
+        except Exception as e:  # noqa: BLE001 - whatever a hook does, the commit stands
+            failures.append(HookFailure(_name(hook), f"{type(e).__name__}: {e}"))
+        except BaseException as e:  # noqa: BLE001 - Ctrl-C waits until all have heard
+            stop = stop or e
+    if stop is not None:
+        raise stop
+    return tuple(failures)
+
+
+class LoggingHook:
+    """Writes a line to Python's logging for every commit."""
+
+    def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        self._logger = logger or logging.getLogger("sluicegate.offsets")
+        self._level = level
+
+    def __call__(self, info: CommitInfo) -> None:
+        self._logger.log(
+            self._level,
+            "%s of consumer %s, sequence %d: %s",
+            info.kind,
+            info.consumer,
+            info.sequence,
+            json.dumps(to_spark(info.put)),
+        )
+
+
+class JsonLinesHook:
+    """Appends one line of JSON per commit to a file, durably: an audit log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, info: CommitInfo) -> None:
+        append_line(self._path, info.fields())
+
+
+class CollectingHook:
+    """Keeps what it hears, for tests."""
+
+    def __init__(self) -> None:
+        self.commits: list[CommitInfo] = []
+
+    def __call__(self, info: CommitInfo) -> None:
+        self.commits.append(info)
+
+
+def _info(record: Record, commit: Commit) -> CommitInfo:
+    update, before = commit.update, commit.previous
+    touched = {(p.topic, p.partition) for p in update.put} | update.remove
+    return CommitInfo(
+        consumer=record.consumer,
+        sequence=record.sequence,
+        kind=record.kind,
+        at=record.at,
+        by=record.by,
+        put=update.put,
+        removed=update.remove,
+        previous={each: before.positions.get(*each) if before else None for each in touched},
+        reason=record.change.reason if record.change else None,
+    )
+
+
+def _name(hook: CommitHook) -> str:
+    return getattr(hook, "__qualname__", type(hook).__qualname__)

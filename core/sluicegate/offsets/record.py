@@ -1,0 +1,177 @@
+"""What one commit leaves behind: all positions of a consumer, and how they came about.
+
+A record is a frame of kind `offsets`; FORMAT.md has its fields. The file of a consumer is its
+newest record; the records before it are kept beside it for a while.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluicegate import codec
+from sluicegate.errors import Corrupt
+from sluicegate.positions import Position, Positions, PositionsInvalid
+from sluicegate.who import Who
+
+FORMAT = codec.Format("offsets", version=1, max_body=64 * 1024 * 1024)
+COMMIT = "commit"
+Times = Mapping[str, Mapping[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The caller's own number of a commit, which only grows for one source: an epoch, a batch."""
+
+    source: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an operator's change adds to a record: why, and the positions it replaced.
+
+    `before` has every position the change touched, None where there was none; it is what undo
+    goes back to however many commits came since. Of a restored file it is not known.
+    """
+
+    summary: str
+    before: tuple[tuple[str, int, int | None], ...] | None
+    reason: str | None = None
+    undoes: str | None = None
+    plan_digest: str | None = None
+    planned_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The positions of a consumer after its commit number `sequence`."""
+
+    consumer: str
+    sequence: int
+    at: float
+    kind: str
+    by: Who
+    positions: Positions
+    times: Times = field(default_factory=dict)
+    fence: Fence | None = None
+    change: Change | None = None
+
+    @property
+    def id(self) -> str:
+        """How history and undo name this commit."""
+        return f"{self.consumer}@{self.sequence}"
+
+    def committed_at(self, position: Position) -> float:
+        """When a position was last committed."""
+        return self.times[position.topic][position.partition]
+
+
+def encode(record: Record) -> bytes:
+    """The file of a record."""
+    return codec.encode(
+        FORMAT,
+        {
+            "consumer": record.consumer,
+            "sequence": record.sequence,
+            "at": record.at,
+            "kind": record.kind,
+            "by": record.by.fields(),
+            "positions": {
+                topic: _columns(partitions, record.times[topic])
+                for topic, partitions in record.positions.by_topic.items()
+            },
+            "fence": [record.fence.source, record.fence.number] if record.fence else None,
+            "change": _change_fields(record.change) if record.change else None,
+        },
+    )
+
+
+def decode(data: bytes, place: str, consumer: str) -> Record:
+    """The record in a file of a consumer, or `Corrupt`."""
+    fields = codec.decode(FORMAT, data, place)
+    try:
+        record = _record(fields)
+    except (KeyError, TypeError, ValueError, PositionsInvalid) as e:
+        raise Corrupt(f"{place}: not a record of positions: {e!r}", place=place) from e
+    if record.consumer != consumer:
+        raise Corrupt(
+            f"{place} holds the positions of another consumer, {record.consumer!r}", place=place
+        )
+    return record
+
+
+def _record(fields: Any) -> Record:
+    who = Who.from_fields(fields["by"])
+    if who is None:
+        raise ValueError("no committer")
+    positions: dict[str, dict[int, int]] = {}
+    times: dict[str, dict[int, float]] = {}
+    for topic, (partitions, offsets, at) in fields["positions"].items():
+        if not partitions or sorted(set(map(_whole, partitions))) != partitions:
+            raise ValueError(f"the partitions of {topic!r} are not in order")
+        positions[topic] = dict(zip(partitions, map(_whole, offsets), strict=True))
+        times[topic] = dict(zip(partitions, map(_time, at), strict=True))
+    fence, change = fields["fence"], fields["change"]
+    return Record(
+        consumer=_text(fields["consumer"]),
+        sequence=_whole(fields["sequence"]),
+        at=_time(fields["at"]),
+        kind=_text(fields["kind"]),
+        by=who,
+        positions=Positions(positions).checked(),
+        times=times,
+        fence=Fence(_text(fence[0]), _whole(fence[1])) if fence is not None else None,
+        change=_change(change) if change is not None else None,
+    )
+
+
+def _columns(partitions: Mapping[int, int], times: Mapping[int, float]) -> list[list[Any]]:
+    """Partitions, offsets and times as three lists: long lists of one kind are cheap to write."""
+    order = sorted(partitions)
+    return [order, [partitions[each] for each in order], [times[each] for each in order]]
+
+
+def _change_fields(change: Change) -> dict[str, Any]:
+    return {
+        "summary": change.summary,
+        "before": None if change.before is None else [list(each) for each in change.before],
+        "reason": change.reason,
+        "undoes": change.undoes,
+        "plan_digest": change.plan_digest,
+        "planned_by": change.planned_by,
+    }
+
+
+def _change(fields: Any) -> Change:
+    optional = ("reason", "undoes", "plan_digest", "planned_by")
+    before = fields["before"]
+    return Change(
+        summary=_text(fields["summary"]),
+        before=None if before is None else tuple(_before(*each) for each in before),
+        **{name: None if fields[name] is None else _text(fields[name]) for name in optional},
+    )
+
+
+def _before(topic: Any, partition: Any, offset: Any) -> tuple[str, int, int | None]:
+    return _text(topic), _whole(partition), None if offset is None else _whole(offset)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def _time(value: Any) -> float:
+    if not isinstance(value, float) or not math.isfinite(value) or value < 0:
+        raise TypeError(f"{value!r} is not a time")
+    return value

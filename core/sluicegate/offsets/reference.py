@@ -1,0 +1,106 @@
+"""The reference design's layout: a directory of `topic-<t>-consumer-<c>.offset` files.
+
+Each holds one offset as decimal text. The topic's number becomes the topic's name, the consumer's
+number the partition; the directory's name was the consumer's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
+from sluicegate.plan import Action, Plan
+from sluicegate.positions import Position, Positions, PositionsInvalid
+from sluicegate.storage import LocalStorage, Storage, local_root, open_storage
+from sluicegate.target import STORE_MARKER
+
+# The whole name: `topic-1-consumer-2-backup.offset` is somebody's copy, not a position.
+_NAME = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
+_TEXT = re.compile(rb"\s*([0-9]{1,20})\s*")
+_MAX_TOPIC = 2**32 - 1
+_MAX_BYTES = 4096
+
+
+def is_reference(storage: Storage) -> bool:
+    """Whether a directory is in this layout, and not a store of our own."""
+    names = [entry.name for entry in storage.list()]
+    return STORE_MARKER not in names and any(_NAME.fullmatch(name) for name in names)
+
+
+def read(storage: Storage) -> Positions:
+    """All positions of a directory; a file that cannot be read is an error, never skipped."""
+    found = []
+    for entry in storage.list():
+        match = _NAME.fullmatch(entry.name)
+        if match:
+            place = f"{storage.uri}/{entry.name}"
+            offset = _offset(storage.get(entry.name, limit=_MAX_BYTES), place)
+            found.append(Position(match[1], int(match[2]), offset))
+    if not found:
+        raise NotFound(
+            f"{storage.uri} has no topic-<t>-consumer-<c>.offset files", place=storage.uri
+        )
+    try:
+        return Positions.of(found)
+    except PositionsInvalid as e:
+        raise UnsupportedFormat(
+            f"{storage.uri}: {e.message}",
+            hint="this position cannot be kept; move its file away and import the rest",
+            place=storage.uri,
+        ) from e
+
+
+def files(positions: Positions) -> dict[str, bytes]:
+    """The files of the layout for positions, by name."""
+    made = {}
+    for each in positions:
+        number = each.topic
+        if not re.fullmatch(r"0|[1-9][0-9]{0,9}", number, re.ASCII) or int(number) > _MAX_TOPIC:
+            raise UnsupportedFormat(
+                f"topic {each.topic!r} is not a number up to 2^32-1, which this layout needs",
+                hint="export as spark, csv or rpk instead",
+            )
+        made[f"topic-{number}-consumer-{each.partition}.offset"] = f"{each.offset}\n".encode()
+    return made
+
+
+def plan_write(uri: str, positions: Positions) -> Plan:
+    """What writing the layout into a directory makes; other contents there are refused."""
+    root = local_root(uri)
+    wanted = files(positions)
+    actions = [
+        Action("write", f"{root}/{name}", data.decode().strip()) for name, data in wanted.items()
+    ]
+    if root.exists():
+        _refuse_others(open_storage(uri, read_only=True), wanted)
+    return Plan(f"Write positions as files into {root}", tuple(actions))
+
+
+def write(uri: str, positions: Positions) -> None:
+    """Write the files of the layout into a directory, which is made if it is missing."""
+    storage = LocalStorage.create(local_root(uri))
+    wanted = files(positions)
+    _refuse_others(storage, wanted)
+    for name, data in wanted.items():
+        storage.put_if_absent(name, data)
+
+
+def _refuse_others(storage: Storage, wanted: Mapping[str, bytes]) -> None:
+    """Positions that are there and differ must not be mixed with these."""
+    for entry in storage.list():
+        known = _NAME.fullmatch(entry.name)
+        if known and storage.get(entry.name, limit=_MAX_BYTES) != wanted.get(entry.name):
+            place = f"{storage.uri}/{entry.name}"
+            raise SluicegateError(
+                f"{place} is there and says something else; nothing was written",
+                hint="write into a new directory",
+                place=place,
+            )
+
+
+def _offset(data: bytes, place: str) -> int:
+    match = _TEXT.fullmatch(data)
+    if match is None:
+        raise Corrupt(f"{place} does not hold one decimal number", place=place)
+    return int(match[1])

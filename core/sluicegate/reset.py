@@ -1,0 +1,258 @@
+"""Planning a reset: where positions move, and what that means. Pure; it knows no target.
+
+Whoever calls it says what is known: the positions there are now, the range that each partition
+still holds (a broker or log knows it), and where the positions were at past times (a checkpoint's
+offset log, a store's versions). A scenario that needs what is not known is refused with the name of
+what would know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sluicegate import units
+from sluicegate.errors import NotFound, UsageError
+from sluicegate.positions import MAX_OFFSET, Positions
+
+Partition = tuple[str, int]
+
+
+class ResetRefused(UsageError):
+    """A reset that cannot be planned: out of range, or it needs what is not known here."""
+
+    default_hint = "see the positions with: sluicegate offsets show TARGET"
+
+
+class Scenario(Enum):
+    """Where to: the option's name without its dashes."""
+
+    EARLIEST = "to-earliest"
+    LATEST = "to-latest"
+    CURRENT = "to-current"
+    OFFSET = "to-offset"
+    SHIFT = "shift-by"
+    MOMENT = "to-datetime"
+    FILE = "from-file"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which partitions: topic → partitions, None for all of the topic's; no topics at all: all."""
+
+    topics: Mapping[str, frozenset[int] | None] | None = None
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether a partition is meant."""
+        if self.topics is None:
+            return True
+        partitions = self.topics.get(topic, frozenset())
+        return partitions is None or partition in partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSpec:
+    """One scenario with its value, for a scope; `clamp` allows to end at the edge of the range."""
+
+    scenario: Scenario
+    scope: Scope = Scope()
+    number: int = 0
+    moment_ms: int = 0
+    positions: Positions | None = None
+    clamp: bool = False
+
+    def __str__(self) -> str:
+        match self.scenario:
+            case Scenario.OFFSET:
+                return f"{self.scenario.value} {self.number}"
+            case Scenario.SHIFT:
+                return f"{self.scenario.value} {self.number:+d}"
+            case Scenario.MOMENT:
+                return f"{self.scenario.value} {units.utc(self.moment_ms / 1000)}"
+        return str(self.scenario.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a partition holds: from the oldest offset to the next that will be written."""
+
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where the positions were at a past time, and what says so (`batch 41`)."""
+
+    at_ms: int
+    positions: Positions
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known beside the positions; `ranges_from` says what would know the ranges."""
+
+    ranges: Mapping[Partition, Range] = field(default_factory=dict)
+    past: Sequence[Point] = ()
+    ranges_from: str = "the broker or log"
+    past_from: str = "a history"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition: where it is, where it goes, and what that means."""
+
+    topic: str
+    partition: int
+    old: int
+    new: int
+    meaning: str
+
+    @property
+    def delta(self) -> int:
+        """Forward is positive."""
+        return self.new - self.old
+
+
+def plan_reset(positions: Positions, known: Known, spec: ResetSpec) -> list[Move]:
+    """Every partition in scope with its new position, also where it stays."""
+    check_scope(positions, spec.scope)
+    aims = _aims(positions, known, spec)
+    moves = []
+    for each in positions:
+        if not spec.scope.has(each.topic, each.partition):
+            continue
+        aim = aims.get((each.topic, each.partition))
+        if aim is None:
+            continue
+        limits = known.ranges.get((each.topic, each.partition))
+        new, note = _within(each.topic, each.partition, aim, limits, clamp=spec.clamp)
+        meaning = _meaning(each.offset, new, limits) + note
+        moves.append(Move(each.topic, each.partition, each.offset, new, meaning))
+    return moves
+
+
+def check_scope(positions: Positions, scope: Scope) -> None:
+    """A topic or partition that is not there is a typing error, not an empty reset."""
+    for topic, partitions in (scope.topics or {}).items():
+        there = positions.by_topic.get(topic)
+        if there is None:
+            known = ", ".join(sorted(positions.by_topic)) or "none"
+            raise NotFound(f"there is no topic {topic!r}; known topics: {known}")
+        missing = sorted((partitions or frozenset()) - there.keys())
+        if missing:
+            raise NotFound(f"topic {topic!r} has no partition {missing[0]}")
+
+
+def _aims(positions: Positions, known: Known, spec: ResetSpec) -> dict[Partition, int]:
+    """Where each partition should go, whether it can or not."""
+    inside = [
+        (p.topic, p.partition, p.offset) for p in positions if spec.scope.has(p.topic, p.partition)
+    ]
+    match spec.scenario:
+        case Scenario.CURRENT:
+            return {(t, p): offset for t, p, offset in inside}
+        case Scenario.OFFSET:
+            return {(t, p): spec.number for t, p, _ in inside}
+        case Scenario.SHIFT:
+            return {(t, p): offset + spec.number for t, p, offset in inside}
+        case Scenario.FILE:
+            return _from_file(positions, spec)
+        case Scenario.MOMENT:
+            point = _point_at(known, spec)
+            return _positions_at(point, [(t, p) for t, p, _ in inside])
+        case Scenario.EARLIEST | Scenario.LATEST:
+            return {(t, p): _edge(t, p, known, spec.scenario) for t, p, _ in inside}
+
+
+def _edge(topic: str, partition: int, known: Known, scenario: Scenario) -> int:
+    limits = known.ranges.get((topic, partition))
+    if limits is None:
+        end = "oldest offset" if scenario is Scenario.EARLIEST else "end"
+        raise ResetRefused(
+            f"--{scenario.value} needs the {end} of {topic}[{partition}], which only "
+            f"{known.ranges_from} knows",
+            hint="ask it, and name the numbers with --from-file FILE or --to-offset N",
+        )
+    return limits.earliest if scenario is Scenario.EARLIEST else limits.latest
+
+
+def _from_file(positions: Positions, spec: ResetSpec) -> dict[Partition, int]:
+    assert spec.positions is not None
+    aims = {}
+    for each in spec.positions:
+        if positions.get(each.topic, each.partition) is None:
+            raise NotFound(
+                f"the file has {each.topic}[{each.partition}], which the target does not have",
+                hint="add partitions with: sluicegate offsets import",
+            )
+        aims[each.topic, each.partition] = each.offset
+    return aims
+
+
+def _point_at(known: Known, spec: ResetSpec) -> Point:
+    """The newest point that is not after the moment."""
+    past = sorted(known.past, key=lambda point: point.at_ms)
+    if not past:
+        raise ResetRefused(
+            f"--{spec.scenario.value} needs to know where the positions were then, "
+            f"and there is no {known.past_from}"
+        )
+    wanted = units.utc(spec.moment_ms / 1000)
+    newest, oldest = past[-1], past[0]
+    if spec.moment_ms > newest.at_ms and not spec.clamp:
+        raise ResetRefused(
+            f"{wanted} is after the newest that is known: {newest.what}, "
+            f"{units.utc(newest.at_ms / 1000)}",
+            hint="name an earlier time, or add --clamp to stay at the newest",
+        )
+    if spec.moment_ms < oldest.at_ms and not spec.clamp:
+        raise ResetRefused(
+            f"{wanted} is before the oldest that is known: {oldest.what}, "
+            f"{units.utc(oldest.at_ms / 1000)}",
+            hint="name a later time, or add --clamp to go to the oldest",
+        )
+    return next((p for p in reversed(past) if p.at_ms <= spec.moment_ms), oldest)
+
+
+def _positions_at(point: Point, wanted: list[Partition]) -> dict[Partition, int]:
+    aims = {}
+    for topic, partition in wanted:
+        offset = point.positions.get(topic, partition)
+        if offset is None:
+            raise ResetRefused(
+                f"{topic}[{partition}] had no position yet at {point.what}",
+                hint="leave it out with --topic, or give its offset with --to-offset",
+            )
+        aims[topic, partition] = offset
+    return aims
+
+
+def _within(
+    topic: str, partition: int, aim: int, limits: Range | None, *, clamp: bool
+) -> tuple[int, str]:
+    """The aim if it is in range; else the edge, if that is allowed."""
+    low, high = (limits.earliest, limits.latest) if limits else (0, MAX_OFFSET)
+    if low <= aim <= high:
+        return aim, ""
+    edge = low if aim < low else high
+    if clamp:
+        return edge, f"; {aim} is out of range, so it ends at {edge}"
+    raise ResetRefused(
+        f"{topic}[{partition}] cannot go to {aim}: it holds {low} to {high}"
+        if limits
+        else f"{topic}[{partition}] cannot go to {aim}: offsets are from 0 to 2^63-1",
+        hint="choose another offset, or add --clamp to end at the edge of the range",
+    )
+
+
+def _meaning(old: int, new: int, limits: Range | None) -> str:
+    if new == old:
+        return "stays"
+    if new > old:
+        return f"skips {new - old:,} events"
+    if limits and old > limits.latest:
+        return f"re-reads {limits.latest - new:,} events, all that are there"
+    return f"re-reads {old - new:,} events"

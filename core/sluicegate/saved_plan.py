@@ -1,0 +1,170 @@
+"""Plans as files: JSON that reads well in a pull request and cannot be changed unnoticed.
+
+The digest covers every value in the file but itself, not how they are laid out. It protects an
+approved plan from later edits; that the texts tell the truth about the work is checked when the
+plan is applied, by planning the same work again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any
+
+from sluicegate import __version__, units
+from sluicegate.errors import Corrupt, Drifted, NotConfirmed, SluicegateError, UnsupportedFormat
+from sluicegate.moments import parse_moment
+from sluicegate.plan import Action, Plan, Precondition, Subject
+from sluicegate.storage import LocalStorage, local_root
+from sluicegate.who import myself
+
+SCHEMA = "sluicegate.saved-plan"
+VERSION = 1
+DEFAULT_LIFETIME = 24 * 3600.0
+_MAX_BYTES = 64 * 1024 * 1024
+_MIN_DIGEST = 16
+
+
+class PlanExpired(Drifted):
+    """A saved plan is past its expiry."""
+
+
+class PlanNotExpected(NotConfirmed):
+    """A saved plan is not the one that was approved."""
+
+    default_hint = "compare the digest with the one that was approved; nothing was changed"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan with its author, reason and expiry; `place` is the file it was read from."""
+
+    plan: Plan
+    by: str
+    made_at: str
+    expires: str
+    reason: str | None
+    release: str
+    digest: str
+    place: str
+
+    def check(self, expect: str | None, now: float | None = None) -> None:
+        """Refuse a plan that has expired, or that is not the one with the digest `expect`."""
+        if expect is not None:
+            _check_digest(self, expect)
+        if (time.time() if now is None else now) * 1000 >= parse_moment(self.expires):
+            raise PlanExpired(f"{self.place} expired at {self.expires}", place=self.place)
+
+
+def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPlan:
+    """Write a plan to a new file; an existing file is never overwritten."""
+    now = time.time()
+    document = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "title": plan.title,
+        "target": asdict(_subject(plan)),
+        "made_at": units.utc(now),
+        "by": str(myself()),
+        "release": __version__,
+        "reason": reason,
+        "expires": units.utc(now + lifetime),
+        "preconditions": [asdict(each) for each in plan.preconditions],
+        "actions": [asdict(each) for each in plan.actions],
+        "consequences": list(plan.consequences),
+        "work": dict(plan.work),
+    }
+    document["digest"] = _digest(document)
+    path = local_root(place).absolute()
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if not LocalStorage(path.parent).put_if_absent(path.name, text.encode()):
+        raise SluicegateError(
+            f"{place} exists already; a plan never overwrites a file",
+            hint="name another file with --plan-out, or remove that one",
+            place=place,
+        )
+    return _saved(document, place)
+
+
+def load(place: str) -> SavedPlan:
+    """The plan in a file, whole and unedited, or `Corrupt`."""
+    path = local_root(place).resolve()
+    data = LocalStorage(path.parent).get(path.name, limit=_MAX_BYTES)
+    try:
+        document = json.loads(data, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as e:
+        raise Corrupt(f"{place} is not a plan: {e}", hint=_HINT, place=place) from e
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise Corrupt(f"{place} is not a plan", hint=_HINT, place=place)
+    if document.get("version") != VERSION:
+        raise UnsupportedFormat(f"{place} is a plan of version {document.get('version')!r}")
+    if document.pop("digest", None) != _digest(document):
+        raise Corrupt(f"{place} was changed after it was made", hint=_HINT, place=place)
+    document["digest"] = _digest(document)
+    try:
+        return _saved(document, place)
+    except (KeyError, TypeError, ValueError, SluicegateError) as e:
+        raise Corrupt(f"{place} is not a plan: {e!r}", hint=_HINT, place=place) from e
+
+
+_HINT = "make the plan anew with --plan-out and review it"
+
+
+def _saved(document: dict[str, Any], place: str) -> SavedPlan:
+    plan = Plan(
+        title=_text(document["title"]),
+        actions=tuple(Action(**each) for each in document["actions"]),
+        consequences=tuple(_text(each) for each in document["consequences"]),
+        preconditions=tuple(Precondition(**each) for each in document["preconditions"]),
+        subject=Subject(**document["target"]),
+        work=dict(document["work"]),
+    )
+    assert plan.subject
+    _text(plan.subject.uri), _text(plan.subject.kind)
+    parse_moment(_text(document["expires"]))
+    return SavedPlan(
+        plan=plan,
+        by=_text(document["by"]),
+        made_at=_text(document["made_at"]),
+        expires=document["expires"],
+        reason=document["reason"],
+        release=_text(document["release"]),
+        digest=document["digest"],
+        place=place,
+    )
+
+
+def _subject(plan: Plan) -> Subject:
+    if plan.subject is None:
+        raise SluicegateError("this plan has no target, so it cannot be saved")
+    return plan.subject
+
+
+def _check_digest(saved: SavedPlan, expect: str) -> None:
+    wanted = expect.strip().lower()
+    if len(wanted) < _MIN_DIGEST or not saved.digest.startswith(wanted):
+        raise PlanNotExpected(
+            f"{saved.place} has the digest {saved.digest}, not {expect}", place=saved.place
+        )
+
+
+def _digest(document: dict[str, Any]) -> str:
+    """Of all values but the digest itself, whatever their layout in the file."""
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return blake2b(canonical.encode(), digest_size=32).hexdigest()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Of a key given twice a reader sees the first and a program the last.
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key is given twice")
+    return result
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
