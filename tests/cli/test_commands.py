@@ -275,7 +275,7 @@ class TestDemo:
         assert outcome["kills"] == 5
         assert outcome["acknowledged"] > 0
         assert outcome["committed"] >= outcome["acknowledged"]
-        assert (outcome["lost"], outcome["doubled"], outcome["torn_reads"]) == (0, 0, 0)
+        assert (outcome["lost"], outcome["doubled"], outcome["bad_reads"]) == (0, 0, 0)
         assert outcome["lock_left_held"] is False
 
     def test_it_says_what_it_does_not_show(self, sg: Sg) -> None:

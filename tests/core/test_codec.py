@@ -20,6 +20,8 @@ import sluicegate
 from sluicegate import codec, home
 from sluicegate.codec import Format, NotEncodable, decode, encode, read_header
 from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
+from sluicegate.offsets import record
+from sluicegate.positions import to_spark
 
 FMT = Format("test", version=3, max_body=1 << 20)
 VALUE = {"b": [1, -1, 2**63, 1.5, None, True], "a": {"text": "Grüße", "raw": b"\0\xff"}}
@@ -224,15 +226,28 @@ def _damage(data: bytearray, chance: random.Random) -> bytes:
     return bytes(data)
 
 
-def test_the_example_in_the_format_document() -> None:
-    """FORMAT.md shows a home marker in hex; it must be what the code writes and reads."""
+def format_examples() -> list[bytes]:
+    """The files that FORMAT.md shows in hex."""
     text = (Path(sluicegate.__file__).parent / "FORMAT.md").read_text()
-    block = re.search(r"```hex\n(.*?)```", text, re.DOTALL)
-    assert block
-    data = bytes.fromhex("".join(line[10:58] for line in block[1].splitlines()))
+    blocks = re.findall(r"```hex\n(.*?)```", text, re.DOTALL)
+    return [bytes.fromhex("".join(line[10:58] for line in block.splitlines())) for block in blocks]
+
+
+def test_the_example_of_a_marker_in_the_format_document() -> None:
+    data = format_examples()[0]
     fields = decode(home.MARKER.format, data, "FORMAT.md")
-    assert fields == {"id": "3f2a6c1e-8f5d-4a53-9c4e-0b7d1a2e9f60", "created_at": 1794800000.5}
+    assert fields["id"] == "3f2a6c1e-8f5d-4a53-9c4e-0b7d1a2e9f60"
+    assert (fields["created_at"], fields["reason"]) == (1794800000.5, None)
     assert encode(home.MARKER.format, fields) == data
+
+
+def test_the_example_of_a_record_in_the_format_document() -> None:
+    data = format_examples()[1]
+    found = record.decode(data, "FORMAT.md", "billing")
+    assert (found.id, found.kind, found.by.command) == ("billing@2", "commit", "job.py")
+    assert to_spark(found.positions) == {"orders": {"0": 12340, "1": 9876}}
+    assert found.times["orders"] == {0: 1794800000.5, 1: 1794799990.0}
+    assert record.encode(found) == data
 
 
 def test_version_0_is_damage() -> None:

@@ -17,8 +17,8 @@ EXAMPLES = (
     ("demo --kills 100 --json", "more of them, for a script"),
 )
 _ABOUT = (
-    "This release has the foundation, not yet the Spark job. What is shown is the promise the rest "
-    "stands on: writers share one file under a lock and are killed with SIGKILL at random moments."
+    "This release does not have the Spark job yet. What is shown is the promise the rest stands "
+    "on: writers commit to one offset store and are killed with SIGKILL at random moments."
 )
 
 
@@ -30,10 +30,10 @@ def run(
 ) -> int:
     """Show on this machine that killing writers loses nothing that was acknowledged.
 
-    Three processes count up one shared file through Sluicegate's storage and locks, and are
-    killed with SIGKILL at random moments. Afterwards every acknowledged step must be there once,
-    no reader may have seen half a file, and the lock must be free. The gated Spark job is not
-    part of this release, and this demonstration does not run Spark.
+    Three processes commit to one consumer of an offset store, and are killed with SIGKILL at
+    random moments. Afterwards every acknowledged commit must be there once, no reader may have
+    seen half a file or an older position than before, and the lock must be free. The gated Spark
+    job is not part of this release, and this demonstration does not run Spark.
     """
     session = Session.of(ctx)
     session.sink.note(_ABOUT)
@@ -45,12 +45,12 @@ def run(
 def _view(outcome: demo.Outcome) -> View:
     rows = [
         ("kills", outcome.kills),
-        ("steps acknowledged", outcome.acknowledged),
-        ("steps in the file", outcome.committed),
+        ("commits acknowledged", outcome.acknowledged),
+        ("commits in the store", outcome.committed),
         ("acknowledged but lost", outcome.lost),
         ("counted twice", outcome.doubled),
         ("reads while killing", outcome.reads),
-        ("half-written files read", outcome.torn_reads),
+        ("torn or older positions read", outcome.bad_reads),
         ("lock left held", "yes" if outcome.lock_left_held else "no"),
     ]
     verdict = "Nothing was lost, doubled or torn" if outcome.well else "The promise was broken"
