@@ -79,11 +79,15 @@ class Session:
         expect_kind(target, TargetKind.SPARK_CHECKPOINT)
         return open_storage(target.uri, read_only=True)
 
-    def journal(self, target: Target, consumer: str | None = None) -> Journal:
-        """The journal of a target; a dry run gets one that cannot write."""
+    def journal(
+        self, target: Target, consumer: str | None = None, sink: str | None = None
+    ) -> Journal:
+        """The journal of a target; who only plans gets one that cannot write."""
         from sluicegate.journals import open_journal
 
-        return open_journal(target, consumer=consumer, read_only=self.only_plans)
+        named = self.config.targets.get(target.configured_name or "")
+        sink = sink or (named.sink if named else None)
+        return open_journal(target, consumer=consumer, sink=sink, read_only=self.only_plans)
 
     @property
     def only_plans(self) -> bool:

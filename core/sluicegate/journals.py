@@ -6,17 +6,32 @@ from sluicegate.errors import UnsupportedFormat
 from sluicegate.journal import Journal
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.offsets.journal import StoreJournal
+from sluicegate.storage import local_root, open_storage
 from sluicegate.target import Target, TargetKind
 
 
-def open_journal(target: Target, *, consumer: str | None = None, read_only: bool) -> Journal:
-    """The journal of a target; of one consumer, where it has several."""
+def open_journal(
+    target: Target, *, consumer: str | None = None, sink: str | None = None, read_only: bool
+) -> Journal:
+    """The journal of a target; of one consumer, where it has several; with a sink, if it is one."""
     if target.kind is TargetKind.OFFSET_STORE:
-        store = LockFileOffsetStore.open(target.uri, read_only=read_only)
+        store = LockFileOffsetStore.open(_absolute(target.uri), read_only=read_only)
         return StoreJournal(store, name=target.configured_name, consumer=consumer)
+    if target.kind is TargetKind.SPARK_CHECKPOINT:
+        from sluicegate.spark.change.journal import CheckpointJournal
+
+        return CheckpointJournal(
+            open_storage(_absolute(target.uri), read_only=read_only),
+            sink=open_storage(_absolute(sink), read_only=read_only) if sink else None,
+            name=target.configured_name,
+        )
     raise UnsupportedFormat(
         f"{target.uri} is a {target.kind.value} ({target.why}), of which this release keeps no "
         "journal",
-        hint="name an offset store; the batches of a checkpoint: sluicegate checkpoint list",
+        hint="name an offset store or a Spark checkpoint",
         place=target.uri,
     )
+
+
+def _absolute(uri: str) -> str:
+    return str(local_root(uri).absolute())

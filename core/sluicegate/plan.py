@@ -49,8 +49,10 @@ class Subject:
 class Plan:
     """The steps in order, and what they mean for the operator. No steps: nothing to do.
 
-    `work` is all that the target's journal needs to make this plan again, in plain values; a
-    plan that is saved is believed only if the journal says the same about its work.
+    The texts do not say where the target lies (`subject` does), because the same plan may be
+    applied from a host that has it elsewhere. `work` is all that the target's journal needs to
+    make this plan again, in plain values; a plan that is saved is believed only if the journal
+    says the same about its work.
     """
 
     title: str

@@ -279,4 +279,4 @@ class TestDemo:
         assert outcome["lock_left_held"] is False
 
     def test_it_says_what_it_does_not_show(self, sg: Sg) -> None:
-        assert "not yet the Spark job" in sg("demo", "--kills", "1").stderr
+        assert "does not have the Spark job yet" in sg("demo", "--kills", "1").stderr

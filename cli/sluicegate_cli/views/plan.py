@@ -56,9 +56,10 @@ def _tables(plan: Plan) -> list[Table]:
     moves = any(action.old is not None or action.new is not None for action in plan.actions)
     columns = ("action", "place", *(("old", "new", "delta") if moves else ()), "detail")
     rows = [[_action_fields(action)[column] for column in columns] for action in plan.actions]
+    where = f" in {plan.subject.uri}" if plan.subject else ""
     told = [(text,) for text in plan.consequences] if rows else []
     return [
-        Table(columns, rows, title=plan.title),
+        Table(columns, rows, title=f"{plan.title}{where}"),
         Table(("consequence",), told, header=False),
     ]
 

@@ -102,7 +102,7 @@ class StoreJournal:
                 "it loads its position before."
             )
         return Plan(
-            title=f"{TITLES[change.operation]} consumer {change.consumer} in {self._uri}",
+            title=f"{TITLES[change.operation]} consumer {change.consumer}",
             actions=actions,
             consequences=tuple(told) if actions else (),
             preconditions=change.preconditions(record),
@@ -121,7 +121,7 @@ class StoreJournal:
         )
         actions = [Action("restore", place, kept)]
         if damaged is not None:
-            aside = f"{self._uri}/{change.consumer}.TIME.damaged"
+            aside = f"{change.consumer}.TIME.damaged"
             actions.insert(0, Action("keep", aside, "a copy of what is there now"))
         told = (
             f"Record {record.sequence} is the newest that can be read. What the consumer committed "
@@ -129,7 +129,7 @@ class StoreJournal:
             "This cannot be undone: what was there cannot be read."
         )
         return Plan(
-            title=f"{TITLES[RESTORE]} consumer {change.consumer} in {self._uri}",
+            title=f"{TITLES[RESTORE]} consumer {change.consumer}",
             actions=tuple(actions),
             consequences=(told,),
             preconditions=(Precondition(f"the file of consumer {change.consumer}", digest),),

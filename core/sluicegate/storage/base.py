@@ -8,6 +8,7 @@ raises may or may not have happened, and the caller must look again.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
@@ -34,11 +35,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Size, age and kind of one object."""
+    """Size, age and kind of one object; names of equal `identity` lead to the same file."""
 
     kind: Kind
     size: int
     modified_ns: int
+    identity: str = ""
 
 
 class Storage(Protocol):
@@ -54,10 +56,10 @@ class Storage(Protocol):
     def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
         """The whole content of a file of at most `limit` bytes."""
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: bytes | Iterable[bytes]) -> bool:
         """Create the file; of any number of racing callers exactly one gets True.
 
-        Whatever the answer, the key durably exists afterwards.
+        Whatever the answer, the key durably exists afterwards. Large content comes in pieces.
         """
 
     def replace(
@@ -68,6 +70,12 @@ class Storage(Protocol):
         In the same directory, and for the price of the same fsync, the new content is also kept
         under the name `keep_as`, and the name `drop` goes away. The key itself changes in one
         step; after a crash the other two may or may not have happened.
+        """
+
+    def link(self, source: str, key: str, *, replace: bool = False) -> None:
+        """Give a file a second key, durably with its content; nothing is copied.
+
+        With `replace`, in one step in the place of what is there.
         """
 
     def delete(self, key: str) -> bool:

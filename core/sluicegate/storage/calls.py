@@ -36,8 +36,9 @@ class Calls:
         finally:
             os.close(fd)
 
-    def link(self, source: str, name: str, directory: int) -> None:
-        os.link(source, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    def link(self, source: str, name: str, directory: int, origin: int | None = None) -> None:
+        origin = directory if origin is None else origin
+        os.link(source, name, src_dir_fd=origin, dst_dir_fd=directory, follow_symlinks=False)
 
     def rename(self, source: str, name: str, directory: int) -> None:
         os.rename(source, name, src_dir_fd=directory, dst_dir_fd=directory)

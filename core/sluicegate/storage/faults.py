@@ -181,9 +181,9 @@ class Process(Calls):
         super().sync(fd)
         self._disk.synced(fd)
 
-    def link(self, source: str, name: str, directory: int) -> None:
-        self.about_to("link", name)
-        super().link(source, name, directory)
+    def link(self, source: str, name: str, directory: int, origin: int | None = None) -> None:
+        self.about_to("link", "temporary" if name.startswith(".sg-") else name)
+        super().link(source, name, directory, origin)
         self._disk.changed(directory, {name: _inode(name, directory)})
 
     def rename(self, source: str, name: str, directory: int) -> None:

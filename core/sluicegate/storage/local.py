@@ -6,30 +6,25 @@ component at a time with O_NOFOLLOW, so no link inside the root can lead out of 
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat as st
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from sluicegate.errors import Corrupt, NotFound, StorageFailed
 from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Kind, Stat, split_key
 from sluicegate.storage.calls import Calls
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from sluicegate.storage.translate import File, Translated
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Non-blocking, because opening a named pipe for reading would otherwise wait for a writer.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _BUFFER = 1 << 16
 _TEMPORARY = (".sg-", ".tmp")
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LocalStorage:
@@ -44,7 +39,7 @@ class LocalStorage:
     def create(cls, root: Path, *, calls: Calls | None = None) -> LocalStorage:
         """Make the root directory durably if it is missing, and open it."""
         calls = calls or Calls()
-        with _Translated(root):
+        with Translated(root):
             missing = list(takewhile(lambda path: not path.exists(), (root, *root.parents)))
             for path in reversed(missing):
                 with suppress(FileExistsError):
@@ -63,7 +58,7 @@ class LocalStorage:
         return self._root.joinpath(*split_key(key)) if key else self._root
 
     def open(self, key: str) -> BinaryIO:
-        return io.BufferedReader(_File(self._open(key), self._root / key), _BUFFER)
+        return io.BufferedReader(File(self._open(key), self._root / key), _BUFFER)
 
     def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
         fd = self._open(key)
@@ -79,7 +74,7 @@ class LocalStorage:
             )
         return data
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: bytes | Iterable[bytes]) -> bool:
         with self._parent(key, create=True) as (directory, name):
             created = not _exists(directory, name) and self._link(directory, name, data)
             self._calls.sync(directory)
@@ -97,6 +92,27 @@ class LocalStorage:
                 with suppress(FileNotFoundError):
                     self._calls.unlink(_single(drop), directory)
             self._calls.sync(directory)
+
+    def link(self, source: str, key: str, *, replace: bool = False) -> None:
+        # Spark's files were never fsynced, and a second name is worth what the content is.
+        with self.open(source) as stream, self._errors_at(source):
+            self._calls.sync(stream.fileno())
+        with self._parent(source) as (origin, name), self._parent(key, create=True) as (to, wanted):
+            if replace:
+                self._link_over(name, wanted, to, origin)
+            else:
+                self._calls.link(name, wanted, to, origin)
+            self._calls.sync(to)
+
+    def _link_over(self, name: str, wanted: str, directory: int, origin: int) -> None:
+        temporary = os.urandom(8).hex().join(_TEMPORARY)
+        self._calls.link(name, temporary, directory, origin)
+        try:
+            self._calls.rename(temporary, wanted, directory)
+        finally:
+            # Renaming one name of a file to another name of it leaves both.
+            with suppress(FileNotFoundError):
+                self._calls.unlink(temporary, directory)
 
     def delete(self, key: str) -> bool:
         try:
@@ -130,7 +146,8 @@ class LocalStorage:
                 found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except NotFound:
             return None
-        return Stat(_mode_kind(found.st_mode), found.st_size, found.st_mtime_ns)
+        identity = f"{found.st_dev}:{found.st_ino}"
+        return Stat(_mode_kind(found.st_mode), found.st_size, found.st_mtime_ns, identity)
 
     def sync(self, key: str) -> None:
         parts = split_key(key)
@@ -149,7 +166,7 @@ class LocalStorage:
                 raise StorageFailed(f"{self._shown(key)} is not a regular file")
             return fd
 
-    def _link(self, directory: int, name: str, data: bytes) -> bool:
+    def _link(self, directory: int, name: str, data: bytes | Iterable[bytes]) -> bool:
         # link(2) is the one call that creates a complete file and fails if the name is taken.
         with self._temporary(directory, data) as temporary:
             try:
@@ -171,7 +188,7 @@ class LocalStorage:
 
     @contextmanager
     def _temporary(
-        self, directory: int, data: bytes, keep_mode_of: str | None = None
+        self, directory: int, data: bytes | Iterable[bytes], keep_mode_of: str | None = None
     ) -> Iterator[str]:
         name = os.urandom(8).hex().join(_TEMPORARY)
         fd = self._calls.create(name, directory)
@@ -179,7 +196,8 @@ class LocalStorage:
             try:
                 if keep_mode_of is not None:
                     _keep_access(fd, keep_mode_of, directory)
-                self._calls.write(fd, data)
+                for piece in (data,) if isinstance(data, bytes) else data:
+                    self._calls.write(fd, piece)
                 self._calls.sync(fd)
             finally:
                 os.close(fd)
@@ -239,65 +257,7 @@ class LocalStorage:
         return str(self._root / key)
 
     def _errors_at(self, key: str) -> AbstractContextManager[None]:
-        return _Translated(self._root, key)
-
-
-class _File(io.FileIO):
-    """A file whose read errors are ours: a failing disk is told with the name of the file."""
-
-    def __init__(self, fd: int, place: Path) -> None:
-        super().__init__(fd, "rb")
-        self._place = place
-
-    def readinto(self, buffer: Buffer, /) -> int | None:
-        with _Translated(self._place):
-            return super().readinto(buffer)
-
-    def readall(self) -> bytes:
-        with _Translated(self._place):
-            return super().readall()
-
-
-class _Translated(AbstractContextManager[None]):
-    """Turns the operating system's errors into ours, naming the place.
-
-    A class, and the path is put together only when it is needed: this is around every call.
-    """
-
-    def __init__(self, root: Path, key: str = "") -> None:
-        self._root, self._key = root, key
-
-    def __exit__(
-        self, _type: object, error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        if not isinstance(error, OSError):
-            return
-        place = self._root / self._key
-        raise _as_ours(error, place, self._root if self._key else None) from error
-
-
-def _as_ours(e: OSError, place: Path, inside: Path | None) -> NotFound | StorageFailed:
-    if isinstance(e, FileNotFoundError):
-        return NotFound(f"{place} does not exist", place=str(place))
-    if e.errno in _FULL:
-        return StorageFailed(
-            f"no space left to write {place}",
-            hint="free some space or raise the quota, then run the command again",
-            place=str(place),
-        )
-    if inside and e.errno in (errno.ELOOP, errno.ENOTDIR) and _has_link(place, inside):
-        return StorageFailed(
-            f"{place} is or passes through a symbolic link, which is not followed",
-            hint="name the link's own target instead, or replace the link by a directory",
-            place=str(place),
-        )
-    reason = (e.strerror or str(e)).lower()
-    return StorageFailed(f"{place}: {reason}", place=str(place))
-
-
-def _has_link(place: Path, inside: Path) -> bool:
-    below = takewhile(lambda path: path != inside, (place, *place.parents))
-    return any(path.is_symlink() for path in below)
+        return Translated(self._root, key)
 
 
 def _keep_access(fd: int, name: str, directory: int) -> None:

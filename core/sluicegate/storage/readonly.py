@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,13 +35,16 @@ class ReadOnlyStorage:
     def local_path(self, key: str = "") -> Path | None:
         return self._inner.local_path(key)
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: bytes | Iterable[bytes]) -> bool:
         raise self._refusal("create", key)
 
     def replace(
         self, key: str, data: bytes, *, keep_as: str | None = None, drop: str | None = None
     ) -> None:
         raise self._refusal("replace", key)
+
+    def link(self, source: str, key: str, *, replace: bool = False) -> None:
+        raise self._refusal("link", key)
 
     def delete(self, key: str) -> bool:
         raise self._refusal("delete", key)

@@ -9,12 +9,47 @@ from sluicegate.findings import Finding
 from sluicegate.spark import rules
 from sluicegate.spark.checkpoint import Look
 from sluicegate.spark.crc import check_hidden, check_visible, hidden_name, visible_name
-from sluicegate.spark.rocksdb_files import read_zip
+from sluicegate.spark.rocksdb_files import read_zip, shared_faults
 from sluicegate.spark.state import StateStore, committed_ids, find_stores, load_chain
-from sluicegate.spark.state_chain import StateFile
+from sluicegate.spark.state_chain import Chain, StateFile
 from sluicegate.spark.state_files import StateKind, scan
 from sluicegate.spark.verify.state import needed_version
 from sluicegate.storage import Storage
+
+
+class ChainReader:
+    """Decodes the files of chains, each once, to tell whether a version really loads."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, str | None] = {}
+
+    def fault(self, store: StateStore, chain: Chain) -> str | None:
+        """What is wrong with the first file of a chain that does not load; None if all do."""
+        for file in chain.files:
+            key = f"{store.directory}/{file.name}"
+            if key not in self._known:
+                self._known[key] = self._check(store, file, key)
+            if self._known[key]:
+                return self._known[key]
+        return None
+
+    def _check(self, store: StateStore, file: StateFile, key: str) -> str | None:
+        place = f"{self._storage.uri}/{key}"
+        try:
+            _decode(self._storage, store, file, place)
+            if file.kind is StateKind.ZIP:
+                for fault in shared_faults(self._storage, store.directory, file.name):
+                    return fault
+            for finding in _check_sums(self._storage, store, file, place):
+                if finding.code == rules.CRC_STALE.code:
+                    return finding.detail
+        except UnsupportedFormat:
+            # A codec that is not known here cannot be judged; Spark may well read it.
+            return None
+        except (Corrupt, NotFound) as e:
+            return e.message
+        return None
 
 
 def check_state_data(look: Look, on_progress: Callable[[int, int], None]) -> Iterator[Finding]:

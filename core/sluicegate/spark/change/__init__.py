@@ -1,0 +1,1 @@
+"""Changing Spark checkpoints: repair, rollback, reset, seed, relocate."""

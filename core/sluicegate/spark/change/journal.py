@@ -1,0 +1,269 @@
+"""The journal of a Spark checkpoint: `_sluicegate/` inside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from sluicegate.errors import Corrupt, Drifted, SluicegateError
+from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
+from sluicegate.locks import FileLock
+from sluicegate.plan import Action, Plan, Precondition, Subject
+from sluicegate.spark.change import operation, rollback
+from sluicegate.spark.change.draft import Draft, Planner, standing
+from sluicegate.spark.change.edits import Edit, Place, Roots, fingerprint
+from sluicegate.spark.change.operation import Operation, Progress
+from sluicegate.spark.change.record import ChangeRecord
+from sluicegate.spark.checkpoint import Look, look_at, read_query_id
+from sluicegate.storage import ReadOnlyStorage, Storage, local_root, open_storage
+
+KIND = "spark-checkpoint"
+_README = (
+    "What Sluicegate did to this checkpoint, and what undo needs. Spark ignores this directory.\n"
+)
+_FINISH, _TAKE_BACK, _UNDO = "finish", "take-back", "undo"
+
+
+class CheckpointJournal:
+    """`Journal` of a Spark checkpoint, with its file sink if that is to be changed, too."""
+
+    def __init__(
+        self, storage: Storage, *, sink: Storage | None = None, name: str | None = None
+    ) -> None:
+        self._roots: dict[Place, Storage] = {Place.CHECKPOINT: storage}
+        if sink is not None:
+            self._roots[Place.SINK] = sink
+        self._storage = storage
+        uri = str(local_root(storage.uri).absolute())
+        self._subject = Subject(KIND, uri, name, _identity(storage))
+        self._planners: dict[str, Planner] = {
+            "rollback": rollback.draft,
+            _UNDO: self._draft_undo,
+            _FINISH: self._draft_finish,
+            _TAKE_BACK: self._draft_take_back,
+        }
+
+    def history(self) -> list[Entry]:
+        operations = operation.list_operations(self._roots)
+        undone = _undone(operations)
+        return [_entry(each, undone) for each in reversed(operations)]
+
+    def plan(self, work: Mapping[str, Any]) -> Plan:
+        planner = self._planners.get(str(work.get("operation")))
+        if planner is None:
+            raise Corrupt(f"{work.get('operation')!r} is not an operation on a Spark checkpoint")
+        if work["operation"] not in (_FINISH, _TAKE_BACK):
+            self._refuse_interrupted()
+        return self._as_plan(planner(self._roots, work), work)
+
+    def plan_undo(self, operation_id: str | None, *, force: bool = False) -> Plan:
+        del force  # a foreign checkpoint has no fence that would make it safe
+        stuck = operation.interrupted(self._roots)
+        if stuck is not None and operation_id in (None, stuck.record.id):
+            return self.plan({"operation": _TAKE_BACK, "undoes": stuck.record.id})
+        wanted = operation_id or self._newest_change()
+        return self.plan({"operation": _UNDO, "undoes": wanted})
+
+    def plan_finish(self) -> Plan | None:
+        """The rest of an operation that was interrupted, if there is one."""
+        stuck = operation.interrupted(self._roots)
+        if stuck is None:
+            return None
+        kind = _FINISH if stuck.progress is Progress.HALF_WAY else _TAKE_BACK
+        return self.plan({"operation": kind, "undoes": stuck.record.id})
+
+    def apply(self, plan: Plan, approval: Approval) -> Entry:
+        with self._lock().hold():
+            work = plan.work
+            planner = self._planners[str(work["operation"])]
+            draft = planner(self._roots, work)
+            check_drift(plan, self._as_plan(draft, work))
+            if work["operation"] in (_FINISH, _TAKE_BACK):
+                return self._go_on(work)
+            self._refuse_interrupted()
+            return self._perform(draft, work, approval)
+
+    def _perform(self, draft: Draft, work: Mapping[str, Any], approval: Approval) -> Entry:
+        newest = look_at(self._storage).last_batch
+        barrier = max(draft.newest, -1 if newest is None else newest) + 1
+        sink = self._roots.get(Place.SINK)
+        record = ChangeRecord(
+            number=operation.next_number(self._storage),
+            at=time.time(),
+            kind=str(work["operation"]),
+            by=approval.by,
+            summary=draft.summary,
+            barrier=f"offsets/{barrier}",
+            newest=draft.newest,
+            files=(),
+            reason=approval.reason,
+            undoes=draft.undoes,
+            plan_digest=approval.plan_digest,
+            planned_by=approval.planned_by,
+            sink=str(local_root(sink.uri).absolute()) if sink is not None else None,
+        )
+        done = operation.perform(self._roots, record, draft.edits)
+        return _entry(Operation(done, Progress.DONE), {})
+
+    def _go_on(self, work: Mapping[str, Any]) -> Entry:
+        found = self._operation(str(work["undoes"]))
+        if work["operation"] == _FINISH:
+            operation.finish(self._roots, found.record)
+            return _entry(Operation(found.record, Progress.DONE), {})
+        operation.take_back(self._roots, found.record)
+        return _entry(Operation(found.record, Progress.TAKEN_BACK), {})
+
+    def _as_plan(self, draft: Draft, work: Mapping[str, Any]) -> Plan:
+        files = Precondition("the files it changes", fingerprint(self._roots, draft.edits))
+        return Plan(
+            title=draft.title,
+            actions=draft.actions,
+            consequences=draft.consequences,
+            preconditions=(*draft.preconditions, files),
+            subject=self._subject,
+            work=dict(work),
+        )
+
+    def _draft_undo(self, roots: Roots, work: Mapping[str, Any]) -> Draft:
+        found = self._operation(str(work.get("undoes")))
+        record = found.record
+        undone = _undone(operation.list_operations(roots))
+        if found.progress is not Progress.DONE:
+            raise NothingToUndo(f"{record.id} cannot be undone: {found.progress.value}")
+        if record.id in undone:
+            raise NothingToUndo(f"{record.id} was undone by {undone[record.id]}")
+        look = look_at(self._storage)
+        if look.last_batch != record.newest:
+            raise Drifted(
+                f"the job has run since {record.id}: the newest batch is {look.last_batch}, not "
+                f"{record.newest}; undoing would tear its state apart",
+                hint=f"go back with: sluicegate checkpoint rollback {quote(self._storage.uri)} "
+                f"--to {record.newest}; then undo",
+            )
+        if changed := operation.differences(roots, record):
+            raise Drifted(f"{changed[0]} was changed since {record.id}, so it cannot be undone")
+        edits = tuple(operation.inverse(record))
+        return Draft(
+            title=f"Undo {record.id} ({record.kind})",
+            summary=f"undo {record.id}: {record.summary}",
+            actions=(Action("put back", "what the operation changed", f"{len(edits)} files"),),
+            consequences=(
+                "Every file that the operation changed is again what it was, byte for byte.",
+            ),
+            edits=edits,
+            newest=_newest_after(look, edits),
+            preconditions=standing(look),
+            undoes=record.id,
+        )
+
+    def _draft_finish(self, _roots: Roots, work: Mapping[str, Any]) -> Draft:
+        return self._draft_rest(work, "Finish", "The operation is carried out to its end.")
+
+    def _draft_take_back(self, _roots: Roots, work: Mapping[str, Any]) -> Draft:
+        return self._draft_rest(
+            work, "Take back", "Everything is again what it was before the operation."
+        )
+
+    def _draft_rest(self, work: Mapping[str, Any], verb: str, consequence: str) -> Draft:
+        found = self._operation(str(work.get("undoes")))
+        if not found.progress.is_interrupted:
+            raise Drifted(f"{found.record.id} is no longer interrupted: {found.progress.value}")
+        return Draft(
+            title=f"{verb} the interrupted {found.record.id} ({found.record.kind})",
+            summary=found.record.summary,
+            actions=(Action(verb.lower(), "the rest", f"{len(found.record.files)} files"),),
+            consequences=(consequence,),
+            edits=(),
+            newest=found.record.newest,
+            preconditions=(Precondition(f"{found.record.id} is", found.progress.value),),
+        )
+
+    def _operation(self, name: str) -> Operation:
+        for each in operation.list_operations(self._roots):
+            if each.record.id == name:
+                self._take_sink_of(each.record)
+                return each
+        raise NothingToUndo(f"there is no operation {name!r} on {self._storage.uri}")
+
+    def _take_sink_of(self, record: ChangeRecord) -> None:
+        """Work on the sink that an operation has changed, wherever it was said to be."""
+        if record.sink and Place.SINK not in self._roots:
+            read_only = isinstance(self._storage, ReadOnlyStorage)
+            self._roots[Place.SINK] = open_storage(record.sink, read_only=read_only)
+
+    def _newest_change(self) -> str:
+        for entry in self.history():
+            if entry.kind != _UNDO and entry.undo == "yes":
+                return entry.id
+        raise NothingToUndo(f"nothing was changed in {self._storage.uri}, or all is undone")
+
+    def _refuse_interrupted(self) -> None:
+        stuck = operation.interrupted(self._roots)
+        if stuck is not None:
+            uri = quote(self._storage.uri)
+            raise Drifted(
+                f"{stuck.record.id} ({stuck.record.kind}) of {self._storage.uri} was interrupted",
+                hint=f"finish it with: sluicegate checkpoint repair {uri}; or take it back with: "
+                f"sluicegate undo {uri}",
+                place=self._storage.uri,
+            )
+
+    def _lock(self) -> FileLock:
+        self._storage.put_if_absent(f"{operation.HOME}/README", _README.encode())
+        path = self._storage.local_path(operation.LOCK)
+        assert path is not None
+        return FileLock(path)
+
+
+def _identity(storage: Storage) -> str | None:
+    try:
+        return read_query_id(storage)
+    except SluicegateError:
+        return None
+
+
+def _newest_after(look: Look, edits: tuple[Edit, ...]) -> int:
+    """The newest offsets file once the edits are done; -1 if there will be none."""
+    batches = set(look.offsets.batches)
+    for edit in edits:
+        directory, _, name = edit.key.rpartition("/")
+        if edit.place is Place.CHECKPOINT and directory == "offsets" and name.isdigit():
+            (batches.discard if edit.content is None else batches.add)(int(name))
+    return max(batches, default=-1)
+
+
+def _undone(operations: list[Operation]) -> dict[str, str]:
+    """Operation → the one that undid it; undoing an undo brings the first back."""
+    undone: dict[str, str] = {}
+    done = [each.record for each in operations if each.progress is Progress.DONE]
+    undoes = {record.id: record.undoes for record in done if record.undoes}
+    for record in done:
+        target = undoes.get(record.id)
+        if target:
+            undone[target] = record.id
+            undone.pop(undoes.get(target) or "", None)
+    return undone
+
+
+def _entry(found: Operation, undone: Mapping[str, str]) -> Entry:
+    record = found.record
+    undo = "yes" if found.progress is Progress.DONE else f"no: {found.progress.value}"
+    if found.progress.is_interrupted:
+        undo = "yes"
+    if record.id in undone:
+        undo = f"undone by {undone[record.id]}"
+    told = "" if found.progress is Progress.DONE else f"{found.progress.value}: "
+    return Entry(
+        id=record.id,
+        at=record.at,
+        kind=record.kind,
+        by=str(record.by),
+        summary=told + record.summary,
+        reason=record.reason,
+        undoes=record.undoes,
+        undo=undo,
+        plan_digest=record.plan_digest,
+        planned_by=record.planned_by,
+    )

@@ -1,0 +1,113 @@
+"""Cutting Spark's compactible logs back: the file source's and the file sink's.
+
+Every `interval`-th file of such a log is `N.compact` and repeats all entries before it; Spark
+removes the files it covers after a while. Cutting a log back below its newest compact file may
+therefore need files that are gone. Entries of the source's log carry their number, so these files
+can be made again from the compact file above; those of the sink's log do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sluicegate.errors import NotFound
+from sluicegate.spark.change.edits import Edit, Pieces, Place, remove_with_sums
+from sluicegate.spark.log import LogListing, parse_object, stream_lines, whole
+from sluicegate.storage import Storage
+
+
+class CannotCut(NotFound):
+    """A log cannot be cut back that far: files that would be needed are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One compactible log: where it is, and what is in it."""
+
+    storage: Storage
+    place: Place
+    directory: str
+    listing: LogListing
+
+    def key(self, name: str) -> str:
+        """The key of one of its files."""
+        return f"{self.directory}/{name}"
+
+
+def cut_back(log: Log, keep: int, *, numbered: bool) -> list[Edit]:
+    """The edits after which `keep` is the newest entry; -1 keeps none.
+
+    With `numbered` entries, what Spark has cleaned up is made again where it is needed.
+    """
+    listing = log.listing
+    surplus = [str(n) for n in listing.batches if n > keep]
+    surplus += [f"{n}.compact" for n in listing.compacts if n > keep]
+    edits = [
+        edit for name in surplus for edit in remove_with_sums(log.storage, log.key(name), log.place)
+    ]
+    missing = missing_below(listing, keep)
+    if missing and not (numbered and any(n > keep for n in listing.compacts)):
+        raise CannotCut(
+            f"{log.storage.uri}/{log.directory} cannot be cut back to {keep}: "
+            f"{missing[0]} is needed for it, and Spark has cleaned it up",
+            hint=f"the oldest it can be cut back to is {oldest_cut(listing)}",
+            place=f"{log.storage.uri}/{log.directory}",
+        )
+    return edits + [_made_again(log, name) for name in missing]
+
+
+def missing_below(listing: LogListing, keep: int) -> list[str]:
+    """The files that a log ending with `keep` needs and does not have."""
+    if keep < 0:
+        return []
+    base = compact_below(listing, keep)
+    there = {str(n) for n in listing.batches} | {f"{n}.compact" for n in listing.compacts}
+    needed = [] if base is None else [f"{base}.compact"]
+    needed += [str(n) for n in range(0 if base is None else base + 1, keep + 1)]
+    return [name for name in needed if name not in there]
+
+
+def oldest_cut(listing: LogListing) -> int:
+    """The oldest entry that the log can end with, by the files it has."""
+    newest = -1 if listing.last is None else listing.last
+    oldest = newest
+    while oldest > 0 and not missing_below(listing, oldest - 1):
+        oldest -= 1
+    return oldest
+
+
+def compact_below(listing: LogListing, keep: int) -> int | None:
+    """The number of the compact file that Spark starts reading from, to get to `keep`."""
+    there = [n for n in listing.compacts if n <= keep]
+    if there:
+        return there[-1]
+    above = [n for n in listing.compacts if n > keep]
+    if not above:
+        return None
+    interval = above[1] - above[0] if len(above) > 1 else above[0] + 1
+    number = (keep + 1) // interval * interval - 1
+    return number if number >= 0 else None
+
+
+def _made_again(log: Log, name: str) -> Edit:
+    """A file that was cleaned up, from the entries of the compact file above it."""
+    number = int(name.removesuffix(".compact"))
+    source = min(n for n in log.listing.compacts if n > number)
+    wanted = range(number + 1) if name.endswith(".compact") else range(number, number + 1)
+    return Edit(log.place, log.key(name), _entries(log, f"{source}.compact", wanted))
+
+
+def _entries(log: Log, compact: str, wanted: range) -> Pieces:
+    key = log.key(compact)
+
+    def pieces() -> Iterator[bytes]:
+        place = f"{log.storage.uri}/{key}"
+        with log.storage.open(key) as stream:
+            lines = stream_lines(stream, place)
+            yield next(lines)
+            for line in lines:
+                if line and whole(parse_object(line.decode(), place), "batchId", place) in wanted:
+                    yield b"\n" + line
+
+    return pieces
