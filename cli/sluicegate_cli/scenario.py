@@ -17,7 +17,8 @@ OPTIONS = (*(scenario.value for scenario in Scenario), BY_DURATION)
 
 def reset_spec(given: Mapping[str, Any], scope: Scope, *, clamp: bool) -> ResetSpec:
     """The one scenario among the options, by their names; none or several is a mistake."""
-    chosen = [name for name in OPTIONS if given.get(name) not in (None, False)]
+    # Not by truth: --to-offset 0 is given, too.
+    chosen = [name for name in OPTIONS if given.get(name) is not None and given[name] is not False]
     if len(chosen) != 1:
         said = "none" if not chosen else " and ".join(f"--{name}" for name in chosen)
         raise UsageError(

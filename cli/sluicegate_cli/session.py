@@ -15,7 +15,6 @@ from sluicegate.errors import ChangeForbidden, NotConfirmed, UnsupportedFormat
 from sluicegate.storage import Storage, open_storage
 from sluicegate.target import Target, TargetKind, only_target, resolve
 from sluicegate_cli.output import Mode, Sink
-from sluicegate_cli.views.plan import plan_view, saved_view
 
 if TYPE_CHECKING:
     import typer
@@ -103,6 +102,8 @@ class Session:
 
     def change(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""
+        from sluicegate_cli.views.plan import plan_view
+
         if self.plan_out is not None and plan.actions:
             self._save(plan)
             return
@@ -110,10 +111,23 @@ class Session:
             self.sink.show(plan_view(plan))
             return
         self._check_policy()
-        on_terminal = self.sink.mode is Mode.TABLE
-        if on_terminal:
+        self._confirm(plan)
+        entry = self._apply(plan, apply)
+        if self.sink.mode is not Mode.TABLE:
+            self.sink.show(plan_view(plan, applied=True, entry=entry))
+        elif entry is None:
+            self.sink.note("Done.")
+        else:
+            undo = f" Undo it with: {undo_command(plan, entry)}" if entry.undo == "yes" else ""
+            self.sink.note(f"Done: {entry.id}.{undo}")
+
+    def _confirm(self, plan: Plan) -> None:
+        """Show the plan where the question is asked, and ask, unless `--yes` was said."""
+        from sluicegate_cli.views.plan import plan_view
+
+        if self.sink.mode is Mode.TABLE:
             self.sink.show(plan_view(plan))
-        if not self.yes and not on_terminal and self.sink.can_ask:
+        elif not self.yes and self.sink.can_ask:
             # The result goes elsewhere, but what is asked about must be seen where it is asked.
             for action in plan.actions:
                 self.sink.note(f"{action.verb} {action.place}: {action.detail}")
@@ -121,25 +135,19 @@ class Session:
                 self.sink.note(consequence)
         if not self.yes and not self._confirmed():
             raise NotConfirmed("not confirmed; nothing was changed")
-        entry = self._apply(plan, apply)
-        if not on_terminal:
-            self.sink.show(plan_view(plan, applied=True, entry=entry))
-        elif entry is None:
-            self.sink.note("Done.")
-        else:
-            self.sink.note(f"Done: {entry.id}. Undo it with: {undo_command(plan, entry)}")
 
     def _apply(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> Entry | None:
-        from sluicegate.journal import Approval, check_log, log_change
+        from sluicegate.journal import Approval, log_change, log_intent
         from sluicegate.who import myself
 
+        approval = Approval(myself(), self.reason)
         log = Path(self.config.audit_log) if self.config.audit_log else None
         if log:
             # Before the change: one that cannot be recorded must not happen.
-            check_log(log)
-        entry = apply(Approval(myself(), self.reason))
-        if log and entry:
-            log_change(log, plan, entry)
+            log_intent(log, plan, approval)
+        entry = apply(approval)
+        if log:
+            log_change(log, plan, approval, entry)
         return entry
 
     def _save(self, plan: Plan) -> None:
@@ -147,6 +155,8 @@ class Session:
         from sluicegate.saved_plan import DEFAULT_LIFETIME, save
 
         assert self.plan_out is not None
+        from sluicegate_cli.views.plan import saved_view
+
         self._check_reason(self.reason)
         lifetime = parse_duration(self.expires) if self.expires else DEFAULT_LIFETIME
         saved = save(plan, self.plan_out, self.reason, lifetime)

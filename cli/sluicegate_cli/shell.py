@@ -254,6 +254,10 @@ def _make_session(ctx: Any) -> Session:
         if values.get(name) == "":
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is empty", hint=f"name a path, or leave --{option} out")
+    if values.get("expires") and not values.get("plan_out"):
+        raise UsageError("--expires is for a plan that is saved", hint="add --plan-out FILE")
+    if values.get("plan_out") and values.get("dry_run"):
+        raise UsageError("--plan-out and --dry-run exclude each other", hint="leave one out")
     return Session(
         sink=Sink(ctx.find_root().info_name, json=values["json"], no_color=values["no_color"]),
         home_option=values["home"],

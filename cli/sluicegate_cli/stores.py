@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from shlex import quote
 
-from sluicegate.errors import Locked, UnsupportedFormat, UsageError
+from sluicegate.errors import Locked, NotFound, StorageFailed, UsageError
 from sluicegate.offsets import LockFileOffsetStore, reference
 from sluicegate.offsets.changes import StoreChange
 from sluicegate.offsets.journal import StoreJournal
 from sluicegate.positions import Positions, PositionsForm, parse
 from sluicegate.reset import Scope
-from sluicegate.storage import LocalStorage, local_root, open_storage
+from sluicegate.storage import local_root, open_storage
 from sluicegate.target import Target, TargetKind
 from sluicegate_cli.session import Session, expect_kind
 
@@ -32,13 +31,7 @@ def read_reference(target: Target) -> Positions:
 def open_store(session: Session, target: Target) -> LockFileOffsetStore:
     """The store that a target is; who only plans gets one that cannot write."""
     expect_kind(target, TargetKind.OFFSET_STORE)
-    if is_reference(target):
-        raise UnsupportedFormat(
-            f"{target.uri} is in the reference layout, which is read but not changed",
-            hint="make a store with: sluicegate init --store STORE; then: sluicegate offsets "
-            f"import STORE {quote(target.uri)} --consumer NAME",
-            place=target.uri,
-        )
+    reference.refuse_reference(open_storage(target.uri, read_only=True))
     return LockFileOffsetStore.open(target.uri, read_only=session.only_plans)
 
 
@@ -49,11 +42,13 @@ def change_store(
     journal = StoreJournal(store, name=target.configured_name)
     plan = journal.plan(change.to_work())
     try:
-        journal.check_writer(change)
+        warning = journal.check_writer(change)
     except Locked as e:
         if not session.only_plans:
             raise
-        session.sink.note(f"note: {e.message}")
+        warning = e.message
+    if warning and plan.actions:
+        session.sink.note(f"note: {warning}")
     session.change(plan, lambda approval: journal.apply(plan, approval))
 
 
@@ -82,19 +77,28 @@ def scope_of(topics: list[str] | None, all_topics: bool, known: list[str]) -> Sc
 
 def read_positions(place: str, form: PositionsForm | None = None) -> Positions:
     """Positions from a file, or from standard input if the place is `-`."""
-    if place == "-":
-        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise UsageError(f"standard input has more than {_MAX_BYTES} bytes")
-    else:
-        path = local_root(place).resolve()
-        data = LocalStorage(path.parent).get(path.name, limit=_MAX_BYTES)
+    data = _read(place)
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{place} has more than {_MAX_BYTES} bytes", hint="see what file it is")
     try:
         return parse(data.decode("utf-8-sig"), form)
     except UnicodeDecodeError as e:
         raise UsageError(f"{place}, byte {e.start}: not UTF-8", hint="see what file it is") from e
     except UsageError as e:
         raise type(e)(f"{place}: {e.message}", hint=e.hint) from e
+
+
+def _read(place: str) -> bytes:
+    """What is there, up to the limit and one byte more; also from a pipe, as `<(…)` makes one."""
+    if place == "-":
+        return sys.stdin.buffer.read(_MAX_BYTES + 1)
+    try:
+        with local_root(place).open("rb") as stream:
+            return stream.read(_MAX_BYTES + 1)
+    except FileNotFoundError as e:
+        raise NotFound(f"{place} does not exist", place=place) from e
+    except OSError as e:
+        raise StorageFailed(f"{place}: {(e.strerror or str(e)).lower()}", place=place) from e
 
 
 _MAX_BYTES = 64 * 1024 * 1024

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 
 from sluicegate import config, home
-from sluicegate.errors import NotFound
+from sluicegate.errors import NotFound, UnsupportedFormat
 from sluicegate.offsets import LockFileOffsetStore
+from sluicegate.offsets.reference import is_reference
 from sluicegate.plan import Action, Plan
-from sluicegate.storage import LocalStorage, local_root
+from sluicegate.storage import LocalStorage, local_root, open_storage
 
 _MAKE_HOME = "make the home"
 _MAKE_STORE = "make the store"
@@ -33,6 +35,13 @@ def plan_store(uri: str) -> Plan:
     """What is missing of an offset store; refuses one with a damaged marker."""
     root = local_root(uri)
     actions = []
+    if root.is_dir() and is_reference(open_storage(uri, read_only=True)):
+        raise UnsupportedFormat(
+            f"{root} holds positions in the reference layout, which a store there would hide",
+            hint="make the store elsewhere, then: sluicegate offsets import STORE "
+            f"{quote(str(root))} --consumer NAME",
+            place=str(root),
+        )
     try:
         LockFileOffsetStore.open(uri, read_only=True)
     except NotFound:

@@ -6,7 +6,8 @@ its links); commands only know this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,10 +68,10 @@ class Journal(Protocol):
         """Do it, under the target's lock; `Drifted` if the preconditions no longer hold."""
 
 
-def check_log(path: Path) -> None:
-    """Refuse if the installation's audit log cannot be written."""
+def log_intent(path: Path, plan: Plan, approval: Approval) -> None:
+    """Say in the audit log what is about to be done; refuse if it cannot be written."""
     try:
-        path.open("ab").close()
+        append_line(path, _line("applying", plan, approval))
     except OSError as e:
         reason = (e.strerror or str(e)).lower()
         raise StorageFailed(
@@ -80,10 +81,29 @@ def check_log(path: Path) -> None:
         ) from e
 
 
-def log_change(path: Path, plan: Plan, entry: Entry) -> None:
-    """Add a change to the installation's audit log."""
-    subject = asdict(plan.subject) if plan.subject else None
-    append_line(path, {"target": subject, **asdict(entry), "at": units.utc(entry.at)})
+def log_change(path: Path, plan: Plan, approval: Approval, entry: Entry | None) -> None:
+    """Add to the installation's audit log that a change was made."""
+    try:
+        append_line(path, _line("applied", plan, approval) | (asdict(entry) if entry else {}))
+    except OSError as e:
+        made = entry.id if entry else plan.title
+        raise StorageFailed(
+            f"{made} was done, but the audit log {path} could not be written: {e.strerror}",
+            hint="add it by hand; `sluicegate history` shows what was done",
+            place=str(path),
+        ) from e
+
+
+def _line(event: str, plan: Plan, approval: Approval) -> dict[str, Any]:
+    return {
+        "event": event,
+        "time": units.utc(time.time()),
+        "target": asdict(plan.subject) if plan.subject else None,
+        "title": plan.title,
+        "actions": len(plan.actions),
+        "by": str(approval.by),
+        "reason": approval.reason,
+    }
 
 
 def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
@@ -93,6 +113,7 @@ def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
             if entry.undo.startswith("undone"):
                 raise Drifted(f"this plan was applied as {entry.id}, and {entry.undo} since")
             return entry
+    saved.check_expiry()
     fresh = journal.plan(saved.plan.work)
     check_drift(saved.plan, fresh)
     # Where the target lies may differ from host to host; that it is the same was checked.
@@ -104,6 +125,18 @@ def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
             place=saved.place,
         )
     return fresh
+
+
+def undone_by(operations: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """Operation → the one that undid it, from ids with what each undoes, oldest first.
+
+    An undo that was itself undone counts no more.
+    """
+    undone: dict[str, str] = {}
+    for name, undoes in reversed(operations):
+        if undoes and name not in undone:
+            undone.setdefault(undoes, name)
+    return undone
 
 
 def check_drift(plan: Plan, fresh: Plan) -> None:

@@ -6,6 +6,7 @@ from sluicegate.errors import UnsupportedFormat
 from sluicegate.journal import Journal
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.offsets.journal import StoreJournal
+from sluicegate.offsets.reference import refuse_reference
 from sluicegate.storage import local_root, open_storage
 from sluicegate.target import Target, TargetKind
 
@@ -15,6 +16,7 @@ def open_journal(
 ) -> Journal:
     """The journal of a target; of one consumer, where it has several; with a sink, if it is one."""
     if target.kind is TargetKind.OFFSET_STORE:
+        refuse_reference(open_storage(target.uri, read_only=True))
         store = LockFileOffsetStore.open(_absolute(target.uri), read_only=read_only)
         return StoreJournal(store, name=target.configured_name, consumer=consumer)
     if target.kind is TargetKind.SPARK_CHECKPOINT:

@@ -111,19 +111,19 @@ class FileLock:
         return self._notes() if self.is_held() else []
 
     def leftovers(self) -> list[Holder]:
-        """The notes of a lock that can be had; `Locked` with the evidence if somebody holds it."""
-        if not self.path.exists():
+        """The notes of dead holders; `Locked` with the evidence if somebody holds the lock."""
+        if self.path.suffix != SUFFIX or not self.path.is_file():
             raise NotFound(f"there is no lock file {self.path}", place=str(self.path))
         if self.is_held():
             raise self._locked(LockMode.EXCLUSIVE, 0)
-        return self._notes()
+        return [holder for holder in self._notes() if holder.who.process_state() == GONE]
 
     def clear(self) -> None:
         """Take the lock and remove all notes; `Locked` if it cannot be had."""
         with self.hold(timeout=0):
             self._clear_shared()
-        with suppress(OSError):
-            os.truncate(self.path, 0)
+            with suppress(OSError):
+                os.truncate(self.path, 0)
 
     def _try_patiently(self, fd: int) -> bool:
         """Try for a moment: somebody else may be looking, too, which takes it for an instant."""
@@ -158,6 +158,11 @@ class FileLock:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             return os.open(self.path, flags, 0o666)
+        except PermissionError as e:
+            # Made by another user, such as root. flock(2) needs no more than this, but on NFS.
+            with suppress(OSError):
+                return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            raise _refused(self.path, e) from e
         except OSError as e:
             raise _refused(self.path, e) from e
 

@@ -77,9 +77,14 @@ class Positions:
     def checked(self) -> Positions:
         """These positions, if every topic, partition and offset can be one."""
         for topic, partitions in self.by_topic.items():
-            if not topic or not _is_text(topic):
+            if not _is_name(topic):
                 raise PositionsInvalid(f"topic {topic!a} is not a name")
+            if not partitions:
+                raise PositionsInvalid(f"topic {topic!r} has no partitions")
             for partition, offset in partitions.items():
+                # A float or bool would pass the comparison, and could not be read again.
+                if type(partition) is not int or type(offset) is not int:
+                    raise PositionsInvalid(f"{topic}[{partition!a}]: not whole numbers")
                 if not 0 <= partition <= _MAX_PARTITION:
                     raise PositionsInvalid(f"{topic}[{partition}]: the partition is out of range")
                 if not 0 <= offset <= MAX_OFFSET:
@@ -154,9 +159,9 @@ def _position(number: int, row: list[str]) -> Position:
     return Position(topic, _number(partition, where), _number(offset, where))
 
 
-def _is_text(text: str) -> bool:
+def _is_name(topic: object) -> bool:
     try:
-        return len(text.encode()) <= _TOPIC_BYTES
+        return isinstance(topic, str) and 0 < len(topic.encode()) <= _TOPIC_BYTES
     except UnicodeEncodeError:
         return False
 

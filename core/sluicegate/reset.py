@@ -83,11 +83,15 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the positions were at a past time, and what says so (`batch 41`)."""
+    """Where the positions were at a past time, and what says so (`batch 41`).
+
+    `gap_after`: what came next is no longer known, so the point tells nothing of later times.
+    """
 
     at_ms: int
     positions: Positions
     what: str
+    gap_after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +99,20 @@ class Known:
     """What is known beside the positions; `ranges_from` says what would know the ranges."""
 
     ranges: Mapping[Partition, Range] = field(default_factory=dict)
-    past: Sequence[Point] = ()
+    past: Sequence[Point] = ()  # oldest first
     ranges_from: str = "the broker or log"
     past_from: str = "a history"
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: where it is, where it goes, and what that means."""
+    """One partition: where it is and where it goes; `clamped` if that is only the edge."""
 
     topic: str
     partition: int
     old: int
     new: int
-    meaning: str
+    clamped: bool = False
 
     @property
     def delta(self) -> int:
@@ -128,9 +132,8 @@ def plan_reset(positions: Positions, known: Known, spec: ResetSpec) -> list[Move
         if aim is None:
             continue
         limits = known.ranges.get((each.topic, each.partition))
-        new, note = _within(each.topic, each.partition, aim, limits, clamp=spec.clamp)
-        meaning = _meaning(each.offset, new, limits) + note
-        moves.append(Move(each.topic, each.partition, each.offset, new, meaning))
+        new = _within(each.topic, each.partition, aim, limits, clamp=spec.clamp)
+        moves.append(Move(each.topic, each.partition, each.offset, new, clamped=new != aim))
     return moves
 
 
@@ -194,7 +197,7 @@ def _from_file(positions: Positions, spec: ResetSpec) -> dict[Partition, int]:
 
 def _point_at(known: Known, spec: ResetSpec) -> Point:
     """The newest point that is not after the moment."""
-    past = sorted(known.past, key=lambda point: point.at_ms)
+    past = known.past
     if not past:
         raise ResetRefused(
             f"--{spec.scenario.value} needs to know where the positions were then, "
@@ -214,7 +217,14 @@ def _point_at(known: Known, spec: ResetSpec) -> Point:
             f"{units.utc(oldest.at_ms / 1000)}",
             hint="name a later time, or add --clamp to go to the oldest",
         )
-    return next((p for p in reversed(past) if p.at_ms <= spec.moment_ms), oldest)
+    point = next((p for p in reversed(past) if p.at_ms <= spec.moment_ms), oldest)
+    if point.gap_after and spec.moment_ms > point.at_ms and not spec.clamp:
+        raise ResetRefused(
+            f"where it was at {wanted} is not known: nothing is kept between {point.what}, "
+            f"{units.utc(point.at_ms / 1000)}, and later ones",
+            hint=f"name a time that is kept, or add --clamp to go to {point.what}",
+        )
+    return point
 
 
 def _positions_at(point: Point, wanted: list[Partition]) -> dict[Partition, int]:
@@ -230,29 +240,17 @@ def _positions_at(point: Point, wanted: list[Partition]) -> dict[Partition, int]
     return aims
 
 
-def _within(
-    topic: str, partition: int, aim: int, limits: Range | None, *, clamp: bool
-) -> tuple[int, str]:
+def _within(topic: str, partition: int, aim: int, limits: Range | None, *, clamp: bool) -> int:
     """The aim if it is in range; else the edge, if that is allowed."""
     low, high = (limits.earliest, limits.latest) if limits else (0, MAX_OFFSET)
     if low <= aim <= high:
-        return aim, ""
+        return aim
     edge = low if aim < low else high
     if clamp:
-        return edge, f"; {aim} is out of range, so it ends at {edge}"
+        return edge
     raise ResetRefused(
         f"{topic}[{partition}] cannot go to {aim}: it holds {low} to {high}"
         if limits
         else f"{topic}[{partition}] cannot go to {aim}: offsets are from 0 to 2^63-1",
         hint="choose another offset, or add --clamp to end at the edge of the range",
     )
-
-
-def _meaning(old: int, new: int, limits: Range | None) -> str:
-    if new == old:
-        return "stays"
-    if new > old:
-        return f"skips {new - old:,} events"
-    if limits and old > limits.latest:
-        return f"re-reads {limits.latest - new:,} events, all that are there"
-    return f"re-reads {old - new:,} events"

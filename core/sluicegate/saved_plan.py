@@ -11,10 +11,19 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from sluicegate import __version__, units
-from sluicegate.errors import Corrupt, Drifted, NotConfirmed, SluicegateError, UnsupportedFormat
+from sluicegate.errors import (
+    Corrupt,
+    Drifted,
+    NotConfirmed,
+    SluicegateError,
+    StorageFailed,
+    UnsupportedFormat,
+    UsageError,
+)
 from sluicegate.moments import parse_moment
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.storage import LocalStorage, local_root
@@ -23,6 +32,7 @@ from sluicegate.who import myself
 SCHEMA = "sluicegate.saved-plan"
 VERSION = 1
 DEFAULT_LIFETIME = 24 * 3600.0
+MAX_LIFETIME = 366 * 24 * 3600.0
 _MAX_BYTES = 64 * 1024 * 1024
 _MIN_DIGEST = 16
 
@@ -50,16 +60,24 @@ class SavedPlan:
     digest: str
     place: str
 
-    def check(self, expect: str | None, now: float | None = None) -> None:
-        """Refuse a plan that has expired, or that is not the one with the digest `expect`."""
-        if expect is not None:
-            _check_digest(self, expect)
+    def expect(self, digest: str) -> None:
+        """Refuse a plan that is not the one with this digest."""
+        wanted = digest.strip().lower()
+        if len(wanted) < _MIN_DIGEST or not self.digest.startswith(wanted):
+            raise PlanNotExpected(
+                f"{self.place} has the digest {self.digest}, not {digest}", place=self.place
+            )
+
+    def check_expiry(self, now: float | None = None) -> None:
+        """Refuse a plan that has expired."""
         if (time.time() if now is None else now) * 1000 >= parse_moment(self.expires):
             raise PlanExpired(f"{self.place} expired at {self.expires}", place=self.place)
 
 
 def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPlan:
     """Write a plan to a new file; an existing file is never overwritten."""
+    if not 0 < lifetime <= MAX_LIFETIME:
+        raise UsageError("a plan may be applied for up to 366 days", hint="choose a shorter time")
     now = time.time()
     document = {
         "schema": SCHEMA,
@@ -78,8 +96,7 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
     }
     document["digest"] = _digest(document)
     path = local_root(place).absolute()
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    if not LocalStorage(path.parent).put_if_absent(path.name, text.encode()):
+    if not LocalStorage(path.parent).put_if_absent(path.name, _rendered(document)):
         raise SluicegateError(
             f"{place} exists already; a plan never overwrites a file",
             hint="name another file with --plan-out, or remove that one",
@@ -90,7 +107,7 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
 
 def load(place: str) -> SavedPlan:
     """The plan in a file, whole and unedited, or `Corrupt`."""
-    path = local_root(place).resolve()
+    path = _real(place)
     data = LocalStorage(path.parent).get(path.name, limit=_MAX_BYTES)
     try:
         document = json.loads(data, object_pairs_hook=_unique)
@@ -122,7 +139,11 @@ def _saved(document: dict[str, Any], place: str) -> SavedPlan:
         work=dict(document["work"]),
     )
     assert plan.subject
-    _text(plan.subject.uri), _text(plan.subject.kind)
+    for text in (plan.subject.kind, plan.subject.uri, document["digest"]):
+        _text(text)
+    for text in (plan.subject.name, plan.subject.identity, document["reason"]):
+        if text is not None:
+            _text(text)
     parse_moment(_text(document["expires"]))
     return SavedPlan(
         plan=plan,
@@ -136,18 +157,26 @@ def _saved(document: dict[str, Any], place: str) -> SavedPlan:
     )
 
 
+def _real(place: str) -> Path:
+    """Where a file really lies: the operator named it, so a link to it is meant to be followed."""
+    try:
+        return local_root(place).resolve()
+    except (RuntimeError, OSError) as e:
+        raise StorageFailed(f"{place} cannot be found: {e}", place=place) from e
+
+
 def _subject(plan: Plan) -> Subject:
     if plan.subject is None:
         raise SluicegateError("this plan has no target, so it cannot be saved")
     return plan.subject
 
 
-def _check_digest(saved: SavedPlan, expect: str) -> None:
-    wanted = expect.strip().lower()
-    if len(wanted) < _MIN_DIGEST or not saved.digest.startswith(wanted):
-        raise PlanNotExpected(
-            f"{saved.place} has the digest {saved.digest}, not {expect}", place=saved.place
-        )
+def _rendered(document: dict[str, Any]) -> bytes:
+    try:
+        return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        # A path that is not valid text; escaped it still says which one.
+        return (json.dumps(document, indent=2) + "\n").encode()
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -167,4 +196,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a text")
+    value.encode("utf-8", "surrogateescape")
     return value

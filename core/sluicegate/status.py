@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from sluicegate.config import Config
 from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
-from sluicegate.offsets import LockFileOffsetStore
-from sluicegate.offsets.check import look_at as look_at_store
-from sluicegate.offsets.reference import is_reference
-from sluicegate.offsets.reference import read as read_reference
 from sluicegate.spark.checkpoint import Standing, look_at
 from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.offset_log import read_offsets
@@ -77,11 +73,14 @@ def _checkpoint_status(config: Config, sighting: Sighting, uri: str) -> TargetSt
 
 
 def _store_status(sighting: Sighting, uri: str) -> TargetStatus:
+    # Imported here: most installations have checkpoints only, and `status` starts often.
+    from sluicegate.offsets import LockFileOffsetStore, check, reference
+
     storage = open_storage(uri, read_only=True)
-    if is_reference(storage):
-        standing = f"reference layout, positions: {len(read_reference(storage))}"
+    if reference.is_reference(storage):
+        standing = f"reference layout, positions: {len(reference.read(storage))}"
         return TargetStatus(sighting, None, None, standing, sighting.findings)
-    look = look_at_store(LockFileOffsetStore(storage))
+    look = check.look_at(LockFileOffsetStore(storage))
     count = sum(len(record.positions) for record in look.records)
     standing = f"consumers: {len(look.records)}, positions: {count}"
     newest = round(look.newest_at * 1000) if look.newest_at else None

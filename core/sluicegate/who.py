@@ -15,6 +15,7 @@ from typing import Any
 GONE = "that process is gone"
 ALIVE = "that process is alive"
 _PIDS = range(1, 2**31)
+_COMMAND = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,9 @@ def _command() -> str:
     """The program and the words before its first option; options may carry secrets."""
     program, *arguments = sys.argv or ["python"]
     words = takewhile(lambda word: not word.startswith("-"), arguments[:4])
-    return " ".join([Path(program).name or "python", *words])
+    text = " ".join([Path(program).name or "python", *words])
+    # Arguments need not be valid text, nor short; this goes into files.
+    return text.encode("utf-8", "backslashreplace").decode()[:_COMMAND]
 
 
 def _process_start(pid: int) -> str:

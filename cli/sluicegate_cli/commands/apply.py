@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
-from sluicegate.journal import Entry, review
-from sluicegate.plan import Subject
+from sluicegate.errors import Drifted
+from sluicegate.journal import Approval, Entry, Journal, review
+from sluicegate.plan import Plan, Subject
 from sluicegate.saved_plan import SavedPlan, load
 from sluicegate.target import Target, TargetKind
 from sluicegate_cli.session import Session
@@ -36,20 +37,39 @@ def run(
     5). A plan that was applied already is not applied twice.
     """
     saved = load(plan)
-    saved.check(expect)
+    if expect is not None:
+        saved.expect(expect)
     session = Session.of(ctx)
     session = replace(session, reason=session.reason or saved.reason)
-    journal = session.journal(_target(session, saved))
+    journal = _journal(session, saved)
     found = review(journal, saved)
-    if isinstance(found, Entry):
+    if isinstance(found, Plan):
+        session.change(found, lambda approval: _apply(journal, saved, found, approval))
+    else:
         session.sink.note(f"Applied already, as {found.id} at {units.utc(found.at)}.")
-        session.sink.show(plan_view(replace(saved.plan, actions=()), entry=found))
-        return
-    session.change(
-        found,
-        lambda approval: journal.apply(
-            found, replace(approval, plan_digest=saved.digest, planned_by=saved.by)
-        ),
+        done = replace(saved.plan, actions=())
+        session.sink.show(plan_view(done, applied=True, entry=found))
+
+
+def _apply(journal: Journal, saved: SavedPlan, plan: Plan, approval: Approval) -> Entry:
+    approval = replace(approval, plan_digest=saved.digest, planned_by=saved.by)
+    try:
+        return journal.apply(plan, approval)
+    except Drifted:
+        # Perhaps because somebody else has applied this very plan in the meantime.
+        found = review(journal, saved)
+        if isinstance(found, Entry):
+            return found
+        raise
+
+
+def _journal(session: Session, saved: SavedPlan) -> Journal:
+    work = saved.plan.work
+    consumer, sink = work.get("consumer"), work.get("sink")
+    return session.journal(
+        _target(session, saved),
+        consumer if isinstance(consumer, str) else None,
+        sink if isinstance(sink, str) else None,
     )
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from sluicegate.errors import Fenced
-from sluicegate.offsets.record import COMMIT, Change, Fence, Record
+from sluicegate.offsets.record import COMMIT, Change, Fence, Record, frozen
 from sluicegate.positions import Position, Positions
 from sluicegate.who import myself
 
 Partition = tuple[str, int]
+_FENCES = 64
 V = TypeVar("V")
 
 
@@ -102,7 +103,7 @@ class OffsetStore(Protocol):
         `expect` is compare-and-set: the sequence that was loaded, 0 for a consumer without
         positions; if it is no longer that, `StaleCommit`. `fence` is the caller's own number: an
         older one than the last of the same source is `StaleCommit`, the same one again with the
-        same positions has been done already.
+        same positions has been done already. The last 64 sources are remembered.
         """
         checked = positions.checked()
 
@@ -153,9 +154,9 @@ def successor(consumer: str, previous: Record | None, update: Update, *, after: 
         at=now,
         kind=update.kind,
         by=myself(),
-        positions=Positions(positions),
-        times=times,
-        fence=update.fence or (previous.fence if previous else None),
+        positions=Positions(frozen(positions)),
+        times=frozen(times),
+        fences=_fences(previous, update.fence),
         change=update.change,
     )
 
@@ -165,6 +166,14 @@ def _forget(by_topic: dict[str, dict[int, V]], topic: str, partition: int) -> No
     of_topic.pop(partition, None)
     if not of_topic:
         by_topic.pop(topic, None)
+
+
+def _fences(previous: Record | None, fence: Fence | None) -> tuple[Fence, ...]:
+    """The last number of each source, newest last; of very many sources the oldest go."""
+    known = previous.fences if previous else ()
+    if fence is None:
+        return known
+    return (*(each for each in known if each.source != fence.source), fence)[-_FENCES:]
 
 
 def _check_expected(current: Record | None, consumer: str, expect: int | None) -> None:
@@ -178,8 +187,9 @@ def _check_expected(current: Record | None, consumer: str, expect: int | None) -
 
 def _is_repeated(current: Record | None, positions: Positions, fence: Fence | None) -> bool:
     """Whether a fenced commit was made before; `StaleCommit` if it is an older one."""
-    last = current.fence if current else None
-    if not current or not fence or not last or last.source != fence.source:
+    known = current.fences if current else ()
+    last = next((each for each in known if fence and each.source == fence.source), None)
+    if not current or not fence or not last:
         return False
     held = (current.positions.get(each.topic, each.partition) == each.offset for each in positions)
     if fence.number > last.number:

@@ -16,7 +16,7 @@ from sluicegate.journal import Approval
 from sluicegate.offsets.base import Partition, Update
 from sluicegate.offsets.record import Change, Record
 from sluicegate.plan import Action, Precondition
-from sluicegate.positions import Positions, PositionsInvalid, from_spark, to_spark
+from sluicegate.positions import Position, Positions, PositionsInvalid, from_spark, to_spark
 
 RESTORE = "restore"
 TITLES = {
@@ -71,11 +71,13 @@ class StoreChange:
                 **unknown,
             } if operation in TITLES and not unknown:
                 try:
-                    gone = frozenset((str(topic), int(partition)) for topic, partition in remove)
+                    # As positions, so that topics and partitions are checked like all others.
+                    gone = Positions.of(Position(topic, number, 0) for topic, number in remove)
                     positions = from_spark(put)
                 except (PositionsInvalid, TypeError, ValueError) as e:
                     raise Corrupt(f"the plan's work is not valid: {e}") from e
-                return cls(operation, consumer, positions, gone, note, undoes, version, force)
+                keys = frozenset((each.topic, each.partition) for each in gone)
+                return cls(operation, consumer, positions, keys, note, undoes, version, force)
         raise Corrupt("the plan's work is not that of an offset store")
 
     def before(self, record: Record | None) -> tuple[tuple[str, int, int | None], ...]:

@@ -8,11 +8,10 @@ from running: its failure is reported beside the successful commit.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sluicegate import units
 from sluicegate.offsets.base import Commit, Decide, HookFailure, OffsetStore, Partition
@@ -20,6 +19,11 @@ from sluicegate.offsets.record import Record
 from sluicegate.positions import Positions, to_spark
 from sluicegate.storage import append_line
 from sluicegate.who import Who
+
+if TYPE_CHECKING:
+    import logging
+
+_INFO = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,10 @@ def run_hooks(hooks: Iterable[CommitHook], commit: Commit) -> tuple[HookFailure,
 class LoggingHook:
     """Writes a line to Python's logging for every commit."""
 
-    def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+    def __init__(self, logger: logging.Logger | None = None, level: int = _INFO) -> None:
+        # Imported here: only who logs needs it, and it costs start-up time.
+        import logging
+
         self._logger = logger or logging.getLogger("sluicegate.offsets")
         self._level = level
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from hashlib import blake2b
+import math
+import re
+from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
 from sluicegate import units
-from sluicegate.errors import Corrupt, Locked, NotFound
-from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
+from sluicegate.errors import Drifted, Locked, NotFound, SluicegateError
+from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
 from sluicegate.offsets.base import Partition, Update
 from sluicegate.offsets.changes import RESTORE, TITLES, StoreChange, consequences
-from sluicegate.offsets.lockfile import Kept, LockFileOffsetStore, StoreDamaged
+from sluicegate.offsets.lockfile import LockFileOffsetStore, StoreDamaged
+from sluicegate.offsets.names import Kept
 from sluicegate.offsets.record import COMMIT, Record
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.positions import Position, Positions
 from sluicegate.storage import local_root
+from sluicegate.who import myself
 
 KIND = "offset-store"
+_NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 class StoreJournal:
@@ -33,8 +37,10 @@ class StoreJournal:
         self._subject = Subject(KIND, self._uri, name, store.mark.id)
 
     def history(self) -> list[Entry]:
-        entries = [entry for name in self._consumers() for entry in self._entries(name)]
-        return sorted(entries, key=lambda entry: (entry.at, entry.id), reverse=True)
+        kept = self._store.kept_records()
+        entries = [e for name in self._consumers() for e in self._entries(name, kept.get(name, []))]
+        # Stable: of equal times each consumer's newest stays first. Damage comes before all.
+        return sorted(entries, key=lambda entry: entry.at or math.inf, reverse=True)
 
     def plan(self, work: Mapping[str, Any]) -> Plan:
         change = StoreChange.from_work(work)
@@ -44,12 +50,11 @@ class StoreJournal:
 
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
         if operation is None:
-            for consumer in self._consumers():
-                if self._is_damaged(consumer):
-                    return self._plan_restore(self._newest_restore(consumer))
+            if damaged := self._damaged():
+                return self._plan_restore(self._newest_restore(damaged))
             operation = self._newest_change()
         consumer, _, number = operation.rpartition("@")
-        if consumer not in self._consumers() or not (number.isascii() and number.isdigit()):
+        if consumer not in self._consumers() or not _NUMBER.fullmatch(number):
             raise NothingToUndo(f"there is no operation {operation!r} in {self._uri}")
         before = self._before(consumer, int(number))
         change = StoreChange(
@@ -63,10 +68,17 @@ class StoreJournal:
         )
         return self.plan(change.to_work())
 
-    def check_writer(self, change: StoreChange) -> None:
-        """`Locked` with the evidence if a living process uses the consumer."""
-        if change.operation != RESTORE and not change.force:
-            _refuse_living(self._store.newest(change.consumer))
+    def check_writer(self, change: StoreChange) -> str | None:
+        """`Locked` if a living process uses the consumer; a warning if that cannot be told."""
+        if change.operation == RESTORE or change.force:
+            return None
+        last = self._refuse_living(change.consumer)
+        if last is None or last.by.host == myself().host:
+            return None
+        return (
+            f"consumer {change.consumer} was last used by {last.by}, at {units.utc(last.at)}; "
+            "whether that still runs cannot be seen from here"
+        )
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         change = StoreChange.from_work(plan.work)
@@ -74,7 +86,7 @@ class StoreJournal:
         def decide(record: Record | None) -> Update:
             check_drift(plan, self._plan(change, record))
             if not change.force:
-                _refuse_living(record)
+                self._refuse_living(change.consumer)
             return change.update(record, approval)
 
         def decide_restore() -> Update:
@@ -86,11 +98,24 @@ class StoreJournal:
         else:
             commit = self._store.update(change.consumer, decide)
         assert commit.record
-        return _entry(commit.record, "yes" if commit.update.change else "")
+        return _entry(commit.record, _undo_state(commit.record, {}, {}))
+
+    def _refuse_living(self, consumer: str) -> Record | None:
+        """Refuse to change what a living process on this host committed last; gives that commit."""
+        records = (r for r in self._store.records(consumer) if isinstance(r, Record))
+        last = next((record for record in records if record.kind == COMMIT), None)
+        if last and last.by.is_another_living_process():
+            raise Locked(
+                f"consumer {consumer} is in use: its last commit, {last.id} at "
+                f"{units.utc(last.at)}, was made by {last.by}, and {last.by.process_state()}",
+                hint="stop it first, or add --force if that process no longer uses this consumer",
+            )
+        return last
 
     def _plan(self, change: StoreChange, record: Record | None) -> Plan:
         actions = change.actions(record)
-        told = consequences(actions)
+        told = [f"Asked for: {change.note}."] if change.note else []
+        told += consequences(actions)
         if change.undoes:
             told.append(
                 f"What was committed to these partitions since {change.undoes} is overwritten; it "
@@ -111,28 +136,29 @@ class StoreJournal:
         )
 
     def _plan_restore(self, change: StoreChange) -> Plan:
-        store = self._store
-        damaged = store.raw(change.consumer)
-        digest = None if damaged is None else blake2b(damaged, digest_size=16).hexdigest()
-        record = store.read_kept(change.consumer, self._kept(change))
-        place = f"{self._uri}/{change.consumer}.offsets"
-        kept = (
-            f"record {record.sequence} of {units.utc(record.at)}, {len(record.positions)} positions"
-        )
-        actions = [Action("restore", place, kept)]
-        if damaged is not None:
-            aside = f"{change.consumer}.TIME.damaged"
-            actions.insert(0, Action("keep", aside, "a copy of what is there now"))
+        store, consumer = self._store, change.consumer
+        if not self._is_damaged(consumer) or change != self._newest_restore(consumer):
+            raise Drifted(f"the file of consumer {consumer} is not damaged, or no longer as it was")
+        found = store.storage.stat(f"{consumer}.offsets")
+        state = f"{found.size} bytes of {found.modified_ns}" if found else None
+        record = store.read_kept(consumer, self._kept(change))
+        what = f"record {record.sequence} of {units.utc(record.at)}"
+        actions = [
+            Action("restore", f"{consumer}.offsets", f"{what}, {len(record.positions)} positions")
+        ]
+        if found:
+            aside = f"{consumer}.TIME.damaged"
+            actions.insert(0, Action("keep", aside, "what is there now, under a second name"))
         told = (
             f"Record {record.sequence} is the newest that can be read. What the consumer committed "
             "after it, if anything, it reads again. "
             "This cannot be undone: what was there cannot be read."
         )
         return Plan(
-            title=f"{TITLES[RESTORE]} consumer {change.consumer}",
+            title=f"{TITLES[RESTORE]} consumer {consumer}",
             actions=tuple(actions),
             consequences=(told,),
-            preconditions=(Precondition(f"the file of consumer {change.consumer}", digest),),
+            preconditions=(Precondition(f"the file of consumer {consumer}", state),),
             subject=self._subject,
             work=change.to_work(),
         )
@@ -143,13 +169,13 @@ class StoreJournal:
         for kept in reversed(store.kept(consumer)):
             try:
                 store.read_kept(consumer, kept)
-            except Corrupt:
+            except SluicegateError:
                 continue
             return StoreChange(RESTORE, consumer, version=kept.name)
         raise StoreDamaged(
             f"the file of consumer {consumer} is damaged, and no older record of it can be read",
-            hint=f"move {quote(f'{self._uri}/{consumer}.offsets')} away, then set the positions "
-            f"anew with: sluicegate offsets import {quote(self._uri)} FILE --consumer {consumer}",
+            hint=f"move all files {quote(f'{self._uri}/{consumer}.')}* away, then set the "
+            f"positions: sluicegate offsets import {quote(self._uri)} FILE --consumer {consumer}",
             place=f"{self._uri}/{consumer}.offsets",
         )
 
@@ -175,17 +201,17 @@ class StoreJournal:
 
     def _before(self, consumer: str, number: int) -> dict[Partition, int | None]:
         """The positions that an operation touched, as they were before it."""
-        records = {r.sequence: r for r in self._records(consumer) if isinstance(r, Record)}
-        record = records.get(number)
-        entries = {entry.id: entry for entry in self._entries(consumer)}
-        wanted = f"{consumer}@{number}"
+        records = self._store.records(consumer)
+        sound = {r.sequence: r for r in records if isinstance(r, Record)}
+        record = sound.get(number)
         if record is None:
-            raise NothingToUndo(f"{wanted} is not kept, or cannot be read")
-        if entries[wanted].undo != "yes":
-            raise NothingToUndo(f"{wanted} cannot be undone: {entries[wanted].undo}")
+            raise NothingToUndo(f"{consumer}@{number} is not kept, or cannot be read")
+        undo = _undo_state(record, sound, _undone(sound))
+        if undo != "yes":
+            raise NothingToUndo(f"{record.id} cannot be undone: {undo}")
         if record.change and record.change.before is not None:
             return {(topic, partition): old for topic, partition, old in record.change.before}
-        older = records[number - 1].positions if number > 1 else Positions({})
+        older = sound[number - 1].positions if number > 1 else Positions({})
         touched = {(p.topic, p.partition) for p in (*older, *record.positions)}
         return {
             each: older.get(*each)
@@ -193,45 +219,17 @@ class StoreJournal:
             if older.get(*each) != record.positions.get(*each)
         }
 
-    def _entries(self, consumer: str) -> list[Entry]:
-        records = self._records(consumer)
+    def _entries(self, consumer: str, kept: list[Kept]) -> list[Entry]:
+        """Newest first; what cannot be read is an entry, too."""
+        records = self._store.records(consumer, kept)
         sound = {r.sequence: r for r in records if isinstance(r, Record)}
-        undone = _undone([sound[number] for number in sorted(sound)])
-        entries = []
-        for each in records:
-            if isinstance(each, Record):
-                entries.append(_entry(each, _undo_state(each, sound, undone)))
-            else:
-                lost = each.place or self._uri
-                entries.append(Entry(lost, 0.0, "damaged", "-", each.message, undo="no: damaged"))
-        return entries
-
-    def _records(self, consumer: str) -> list[Record | Corrupt]:
-        """The newest record and those kept below it; errors stand for what cannot be read."""
-        store = self._store
-        found: list[Record | Corrupt] = []
-        limit: float = float("inf")
-        try:
-            newest = store.newest(consumer)
-        except Corrupt as e:
-            found.append(e)
-        else:
-            limit = newest.sequence if newest else 0
-            found += [newest] if newest else []
-        for kept in reversed(store.kept(consumer)):
-            # One with a higher number was never committed: its writer died in between.
-            if kept.sequence < limit:
-                found += self._read(consumer, kept)
-        return found
-
-    def _read(self, consumer: str, kept: Kept) -> Iterator[Record | Corrupt]:
-        try:
-            yield self._store.read_kept(consumer, kept)
-        except NotFound:
-            # A commit dropped it while we were looking.
-            return
-        except Corrupt as e:
-            yield e
+        undone = _undone(sound)
+        return [
+            _entry(each, _undo_state(each, sound, undone))
+            if isinstance(each, Record)
+            else Entry(consumer, 0.0, "damaged", "-", each.message, undo="no: it cannot be read")
+            for each in records
+        ]
 
     def _consumers(self) -> list[str]:
         known = self._store.consumers()
@@ -244,34 +242,33 @@ class StoreJournal:
             )
         return [self._consumer]
 
+    def _damaged(self) -> str | None:
+        """The consumer to restore, if its file is damaged; among several it must be named."""
+        consumers = self._consumers()
+        damaged = [name for name in consumers if self._is_damaged(name)]
+        if damaged and len(consumers) > 1:
+            raise StoreDamaged(
+                f"the file of consumer {damaged[0]} is damaged",
+                hint=f"restore it with --consumer {quote(damaged[0])}, or name what to undo with "
+                "--op",
+                place=self._uri,
+            )
+        return damaged[0] if damaged else None
+
     def _is_damaged(self, consumer: str) -> bool:
         try:
             self._store.newest(consumer)
         except StoreDamaged:
             return True
+        except SluicegateError:
+            # Not readable for another reason (permission, a newer format) is not damage.
+            return False
         return False
 
 
-def _refuse_living(record: Record | None) -> None:
-    """Refuse to change what a living process on this host committed last."""
-    if record and record.kind == COMMIT and record.by.is_another_living_process():
-        raise Locked(
-            f"consumer {record.consumer} is in use: its last commit, {record.id} at "
-            f"{units.utc(record.at)}, was made by {record.by}, and {record.by.process_state()}",
-            hint="stop it first, or add --force if that process no longer uses this consumer",
-        )
-
-
-def _undone(records: list[Record]) -> dict[str, str]:
-    """Operation → the one that undid it; undoing an undo brings the first back."""
-    undone: dict[str, str] = {}
-    undoes = {r.id: r.change.undoes for r in records if r.change and r.change.undoes}
-    for record in records:
-        target = undoes.get(record.id)
-        if target:
-            undone[target] = record.id
-            undone.pop(undoes.get(target) or "", None)
-    return undone
+def _undone(sound: Mapping[int, Record]) -> dict[str, str]:
+    records = [sound[number] for number in sorted(sound)]
+    return undone_by([(r.id, r.change.undoes if r.change else None) for r in records])
 
 
 def _undo_state(record: Record, sound: Mapping[int, Record], undone: Mapping[str, str]) -> str:

@@ -14,40 +14,45 @@ the whole old or the whole new record.
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from shlex import quote
 
-from sluicegate.errors import Corrupt, InvalidName, NotFound, UnsupportedFormat, UsageError
+from sluicegate.errors import (
+    Corrupt,
+    NotFound,
+    ReadOnlyViolation,
+    SluicegateError,
+    StorageFailed,
+    UnsupportedFormat,
+    UsageError,
+)
 from sluicegate.locks import FileLock
 from sluicegate.marker import Mark, Marker
 from sluicegate.offsets.base import Commit, Decide, OffsetStore, Update, successor
+from sluicegate.offsets.names import SUFFIX, Kept, kept_name, sort_names
 from sluicegate.offsets.record import COMMIT, FORMAT, Record, decode, encode
-from sluicegate.storage import LocalStorage, Storage, local_root, open_storage, validate_name
+from sluicegate.storage import (
+    LocalStorage,
+    ReadOnlyStorage,
+    Storage,
+    local_root,
+    open_storage,
+    validate_name,
+)
 from sluicegate.target import STORE_MARKER
 
 MARKER = Marker(STORE_MARKER, "store", "an offset store")
-SUFFIX = ".offsets"
 DEFAULT_VERSIONS = 10
 CHANGES_KEPT = 100
 DEFAULT_PATIENCE = 10.0
-_KEPT = re.compile(r"(?P<consumer>.+)\.(?P<sequence>\d{20})\.(?P<kind>version|change)")
 
 
 class StoreDamaged(Corrupt):
     """A consumer's file is damaged, or missing although older records of it are kept."""
 
     default_hint = "see what is kept of it with: sluicegate history STORE"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Kept:
-    """An older record that is kept, by its number and file name."""
-
-    sequence: int
-    name: str
 
 
 class LockFileOffsetStore(OffsetStore):
@@ -90,10 +95,12 @@ class LockFileOffsetStore(OffsetStore):
         return found if found and len(found.positions) else None
 
     def update(self, consumer: str, decide: Decide) -> Commit:
+        self._refuse_read_only(consumer)
         with self.lock(consumer).hold(timeout=self._patience):
             previous = self.newest(consumer)
             wanted = decide(previous)
             if wanted is None:
+                self._make_durable(consumer, previous)
                 return Commit(previous, previous)
             record = successor(consumer, previous, wanted)
             self._write(record, previous)
@@ -107,11 +114,11 @@ class LockFileOffsetStore(OffsetStore):
         with self.lock(consumer).hold(timeout=self._patience):
             wanted = decide()
             base = self.read_kept(consumer, kept)
-            damaged = self.raw(consumer)
-            if damaged is not None:
+            if self.storage.stat(consumer + SUFFIX) is not None:
                 aside = f"{consumer}.{time.time_ns() // 10**6}.damaged"
-                self.storage.put_if_absent(aside, damaged)
-            highest = max(each.sequence for each in self.kept(consumer))
+                self.storage.link(consumer + SUFFIX, aside)
+            # What was lost may have had the number after the highest that is kept.
+            highest = max(each.sequence for each in self.kept(consumer)) + 1
             record = successor(consumer, base, wanted, after=highest)
             self._write(record, base)
             return Commit(record, None, wanted)
@@ -125,12 +132,11 @@ class LockFileOffsetStore(OffsetStore):
 
     def consumers(self) -> list[str]:
         """Every consumer of which there is a file, also deleted and damaged ones."""
-        names = set()
-        for entry in self.storage.list():
-            kept = _KEPT.fullmatch(entry.name)
-            if kept or entry.name.endswith(SUFFIX):
-                names.add(kept["consumer"] if kept else entry.name.removesuffix(SUFFIX))
-        return sorted(name for name in names if _is_name(name))
+        return sorted(self.kept_records())
+
+    def kept_records(self) -> dict[str, list[Kept]]:
+        """Every consumer with the records that are kept of it, oldest first; one look at all."""
+        return sort_names(entry.name for entry in self.storage.list())
 
     def choose(self, consumer: str | None) -> str:
         """The consumer of that name, or the only one there is."""
@@ -150,13 +156,13 @@ class LockFileOffsetStore(OffsetStore):
 
     def newest(self, consumer: str) -> Record | None:
         """The newest record, also of a deleted consumer; None if there never was one."""
-        data = self.raw(consumer)
+        data = self._raw(consumer)
         if data is None:
-            self._read_mark()
+            self._refuse_other_store()
             if not self.kept(consumer):
                 return None
             # Or its first commits were made between the two looks.
-            data = self.raw(consumer)
+            data = self._raw(consumer)
         if data is None:
             raise self._damaged(consumer, "is missing although older records are kept")
         seen = self._seen.get(consumer)
@@ -169,22 +175,19 @@ class LockFileOffsetStore(OffsetStore):
         self._seen[consumer] = data, record
         return record
 
-    def raw(self, consumer: str) -> bytes | None:
-        """The bytes of a consumer's file, sound or not; None if there is none."""
+    def _raw(self, consumer: str) -> bytes | None:
+        """The bytes of a consumer's file; None if there is none."""
         key = validate_name(consumer, "consumer") + SUFFIX
         try:
             return self.storage.get(key, limit=FORMAT.max_frame)
         except NotFound:
             return None
+        except Corrupt as e:
+            raise self._damaged(consumer, f"is damaged: {e.message}") from e
 
     def kept(self, consumer: str) -> list[Kept]:
         """The records of a consumer that are kept beside the newest, oldest first."""
-        found = (_KEPT.fullmatch(entry.name) for entry in self.storage.list())
-        return sorted(
-            Kept(int(match["sequence"]), match[0])
-            for match in found
-            if match and match["consumer"] == consumer
-        )
+        return self.kept_records().get(consumer, [])
 
     def read_kept(self, consumer: str, kept: Kept) -> Record:
         """A record that is kept, or `Corrupt`."""
@@ -193,6 +196,34 @@ class LockFileOffsetStore(OffsetStore):
         if record.sequence != kept.sequence:
             raise Corrupt(f"{place} holds record number {record.sequence}", place=place)
         return record
+
+    def records(
+        self, consumer: str, kept: list[Kept] | None = None
+    ) -> list[Record | SluicegateError]:
+        """The newest record and those kept below it, newest first; errors for the unreadable."""
+        found: list[Record | SluicegateError] = []
+        limit = 0
+        try:
+            newest = self.newest(consumer)
+            limit = newest.sequence if newest else 0
+            found += [newest] if newest else []
+        except SluicegateError as e:
+            found.append(e)
+            limit = 1 << 64
+        for each in reversed(self.kept(consumer) if kept is None else kept):
+            # One with a higher number was never committed: its writer died in between.
+            if each.sequence < limit:
+                found += self._read_if_there(consumer, each)
+        return found
+
+    def _read_if_there(self, consumer: str, kept: Kept) -> Iterator[Record | SluicegateError]:
+        try:
+            yield self.read_kept(consumer, kept)
+        except NotFound:
+            # A commit dropped it while we were looking.
+            return
+        except SluicegateError as e:
+            yield e
 
     def prune(self, consumer: str) -> None:
         """Remove records beyond those to keep: old commits, and the oldest changes."""
@@ -209,34 +240,57 @@ class LockFileOffsetStore(OffsetStore):
         return [name for name in self.consumers() if self.load(name)]
 
     def _write(self, record: Record, previous: Record | None) -> None:
-        consumer, name = record.consumer, _kept_name(record)
+        consumer, name = record.consumer, kept_name(record)
         if previous is not None:
             self._keep(previous)
-        old = record.sequence - self._versions
+        old = max(0, record.sequence - self._versions)
         data = encode(record)
         self.storage.replace(
             consumer + SUFFIX,
             data,
             # Not the first: a crash could leave it without the record itself, which looks like
-            # a loss. The next commit keeps it.
+            # a loss. It is kept once the record is durable.
             keep_as=name if previous else None,
-            drop=f"{consumer}.{old:020d}.version" if old > 0 else None,
+            # One of the other kind with this number was never committed: its writer died.
+            drop=(f"{consumer}.{old:020d}.version", kept_name(record, other=True)),
         )
         self._seen[consumer] = data, record
-        if previous is not None:
-            self._kept[consumer] = record.sequence
+        if previous is None:
+            self.storage.put_if_absent(name, data)
+        self._kept[consumer] = record.sequence
         if record.kind != COMMIT:
-            self.prune(consumer)
+            # The change is made; that old ones could not be removed must not hide it.
+            with suppress(StorageFailed):
+                self.prune(consumer)
 
     def _keep(self, record: Record) -> None:
         """Make sure that a record about to be replaced is kept: its writer may have died."""
         if self._kept.get(record.consumer) == record.sequence:
             return
-        name, data = _kept_name(record), encode(record)
+        name, data = kept_name(record), encode(record)
         if self.storage.put_if_absent(name, data):
             return
         if self.storage.get(name, limit=FORMAT.max_frame) != data:
             self.storage.replace(name, data)
+
+    def _make_durable(self, consumer: str, record: Record | None) -> None:
+        """What is acknowledged as done already may be of a writer that died before its fsync."""
+        if record is not None and self._kept.get(consumer) != record.sequence:
+            self.storage.sync(consumer + SUFFIX)
+
+    def _refuse_read_only(self, consumer: str) -> None:
+        if isinstance(self.storage, ReadOnlyStorage):
+            place = self._place(consumer)
+            raise ReadOnlyViolation(f"refused to change {place}: opened read-only", place=place)
+
+    def _refuse_other_store(self) -> None:
+        """Another store in the place of this one must not pass for a consumer without positions."""
+        if self._read_mark().id != self.mark.id:
+            raise NotFound(
+                f"{self.uri} is another store than the one that was opened",
+                hint="see what is mounted there, then start the consumer again",
+                place=self.uri,
+            )
 
     def _read_mark(self) -> Mark:
         return MARKER.read(
@@ -257,16 +311,3 @@ class LockFileOffsetStore(OffsetStore):
             + quote(consumer),
             place=place,
         )
-
-
-def _kept_name(record: Record) -> str:
-    kind = "version" if record.kind == COMMIT else "change"
-    return f"{record.consumer}.{record.sequence:020d}.{kind}"
-
-
-def _is_name(name: str) -> bool:
-    try:
-        validate_name(name)
-    except InvalidName:
-        return False
-    return True

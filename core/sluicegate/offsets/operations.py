@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sluicegate.errors import Corrupt, NotFound
+from sluicegate.errors import NotFound
 from sluicegate.offsets.changes import StoreChange
 from sluicegate.offsets.lockfile import LockFileOffsetStore
+from sluicegate.offsets.record import Record
 from sluicegate.positions import Position, Positions
 from sluicegate.reset import Known, Point, ResetSpec, Scope, check_scope, plan_reset
 
@@ -17,7 +18,9 @@ def reset(
     known = Known(past=_points(store, consumer), past_from="commit kept")
     moves = plan_reset(positions, known, spec)
     put = Positions.of(Position(m.topic, m.partition, m.new) for m in moves if m.delta)
-    return StoreChange("reset", consumer, put, note=str(spec), force=force)
+    clamped = [f"{m.topic}[{m.partition}]" for m in moves if m.clamped]
+    note = str(spec) + (f", which is out of range for {', '.join(clamped)}" if clamped else "")
+    return StoreChange("reset", consumer, put, note=note, force=force)
 
 
 def take_over(
@@ -65,14 +68,13 @@ def _positions(store: LockFileOffsetStore, consumer: str) -> Positions:
 
 def _points(store: LockFileOffsetStore, consumer: str) -> list[Point]:
     """Where the consumer was, as far as its commits are kept."""
-    newest = store.newest(consumer)
-    found = [newest] if newest else []
-    for kept in store.kept(consumer):
-        try:
-            found.append(store.read_kept(consumer, kept))
-        except (Corrupt, NotFound):
-            # Damaged, or dropped by a commit in between: one point less to go back to.
-            continue
+    found = {r.sequence: r for r in store.records(consumer) if isinstance(r, Record)}
     return [
-        Point(round(record.at * 1000), record.positions, f"commit {record.id}") for record in found
+        Point(
+            round(record.at * 1000),
+            record.positions,
+            f"commit {record.id}",
+            gap_after=sequence != max(found) and sequence + 1 not in found,
+        )
+        for sequence, record in sorted(found.items())
     ]

@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from sluicegate import codec
-from sluicegate.errors import Corrupt
-from sluicegate.positions import Position, Positions, PositionsInvalid
+from sluicegate.errors import Corrupt, UsageError
+from sluicegate.positions import Position, Positions
 from sluicegate.who import Who
 
 FORMAT = codec.Format("offsets", version=1, max_body=64 * 1024 * 1024)
 COMMIT = "commit"
+N = TypeVar("N", int, float)
 Times = Mapping[str, Mapping[int, float]]
 
 
@@ -27,6 +29,12 @@ class Fence:
 
     source: str
     number: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str) or not self.source or len(self.source) > 1024:
+            raise UsageError(f"{self.source!a:.80} is not a source of fenced commits")
+        if type(self.number) is not int or not 0 <= self.number < 2**63:
+            raise UsageError(f"{self.number!a:.80} is not a number of a fenced commit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class Record:
     by: Who
     positions: Positions
     times: Times = field(default_factory=dict)
-    fence: Fence | None = None
+    fences: tuple[Fence, ...] = ()
     change: Change | None = None
 
     @property
@@ -67,6 +75,11 @@ class Record:
     def committed_at(self, position: Position) -> float:
         """When a position was last committed."""
         return self.times[position.topic][position.partition]
+
+
+def frozen(by_topic: dict[str, dict[int, N]]) -> Mapping[str, Mapping[int, N]]:
+    """Maps that nobody can change: records are shared with whoever loads them."""
+    return MappingProxyType({topic: MappingProxyType(each) for topic, each in by_topic.items()})
 
 
 def encode(record: Record) -> bytes:
@@ -83,7 +96,7 @@ def encode(record: Record) -> bytes:
                 topic: _columns(partitions, record.times[topic])
                 for topic, partitions in record.positions.by_topic.items()
             },
-            "fence": [record.fence.source, record.fence.number] if record.fence else None,
+            "fences": [[fence.source, fence.number] for fence in record.fences],
             "change": _change_fields(record.change) if record.change else None,
         },
     )
@@ -94,7 +107,7 @@ def decode(data: bytes, place: str, consumer: str) -> Record:
     fields = codec.decode(FORMAT, data, place)
     try:
         record = _record(fields)
-    except (KeyError, TypeError, ValueError, PositionsInvalid) as e:
+    except (KeyError, TypeError, ValueError, UsageError) as e:
         raise Corrupt(f"{place}: not a record of positions: {e!r}", place=place) from e
     if record.consumer != consumer:
         raise Corrupt(
@@ -114,16 +127,16 @@ def _record(fields: Any) -> Record:
             raise ValueError(f"the partitions of {topic!r} are not in order")
         positions[topic] = dict(zip(partitions, map(_whole, offsets), strict=True))
         times[topic] = dict(zip(partitions, map(_time, at), strict=True))
-    fence, change = fields["fence"], fields["change"]
+    change = fields["change"]
     return Record(
         consumer=_text(fields["consumer"]),
         sequence=_whole(fields["sequence"]),
         at=_time(fields["at"]),
         kind=_text(fields["kind"]),
         by=who,
-        positions=Positions(positions).checked(),
-        times=times,
-        fence=Fence(_text(fence[0]), _whole(fence[1])) if fence is not None else None,
+        positions=Positions(frozen(positions)).checked(),
+        times=frozen(times),
+        fences=tuple(Fence(_text(source), _whole(number)) for source, number in fields["fences"]),
         change=_change(change) if change is not None else None,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from shlex import quote
 
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.plan import Action, Plan
@@ -26,6 +27,17 @@ def is_reference(storage: Storage) -> bool:
     """Whether a directory is in this layout, and not a store of our own."""
     names = [entry.name for entry in storage.list()]
     return STORE_MARKER not in names and any(_NAME.fullmatch(name) for name in names)
+
+
+def refuse_reference(storage: Storage) -> None:
+    """Refuse to change a directory in this layout, or to ask for its history."""
+    if is_reference(storage):
+        raise UnsupportedFormat(
+            f"{storage.uri} is in the reference layout, which is only read",
+            hint="make a store with: sluicegate init --store STORE; then: sluicegate offsets "
+            f"import STORE {quote(storage.uri)} --consumer NAME",
+            place=storage.uri,
+        )
 
 
 def read(storage: Storage) -> Positions:

@@ -63,13 +63,13 @@ class Storage(Protocol):
         """
 
     def replace(
-        self, key: str, data: bytes, *, keep_as: str | None = None, drop: str | None = None
+        self, key: str, data: bytes, *, keep_as: str | None = None, drop: tuple[str, ...] = ()
     ) -> None:
         """Create the file or put new content in its place.
 
         In the same directory, and for the price of the same fsync, the new content is also kept
-        under the name `keep_as`, and the name `drop` goes away. The key itself changes in one
-        step; after a crash the other two may or may not have happened.
+        under the name `keep_as`, and the names in `drop` go away. The key itself changes in one
+        step; after a crash the others may or may not have happened.
         """
 
     def link(self, source: str, key: str, *, replace: bool = False) -> None:

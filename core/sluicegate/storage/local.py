@@ -81,16 +81,16 @@ class LocalStorage:
             return created
 
     def replace(
-        self, key: str, data: bytes, *, keep_as: str | None = None, drop: str | None = None
+        self, key: str, data: bytes, *, keep_as: str | None = None, drop: tuple[str, ...] = ()
     ) -> None:
         with self._parent(key, create=True) as (directory, name):
             with self._temporary(directory, data, keep_mode_of=name) as temporary:
                 self._calls.rename(temporary, name, directory)
             if keep_as is not None:
                 self._link_also(directory, name, _single(keep_as))
-            if drop is not None:
+            for each in drop:
                 with suppress(FileNotFoundError):
-                    self._calls.unlink(_single(drop), directory)
+                    self._calls.unlink(_single(each), directory)
             self._calls.sync(directory)
 
     def link(self, source: str, key: str, *, replace: bool = False) -> None:

@@ -39,7 +39,7 @@ class ReadOnlyStorage:
         raise self._refusal("create", key)
 
     def replace(
-        self, key: str, data: bytes, *, keep_as: str | None = None, drop: str | None = None
+        self, key: str, data: bytes, *, keep_as: str | None = None, drop: tuple[str, ...] = ()
     ) -> None:
         raise self._refusal("replace", key)
 

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any
 
 from sluicegate.errors import Corrupt, Drifted, SluicegateError
-from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
+from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
 from sluicegate.locks import FileLock
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.spark.change import operation, rollback
@@ -235,16 +235,9 @@ def _newest_after(look: Look, edits: tuple[Edit, ...]) -> int:
 
 
 def _undone(operations: list[Operation]) -> dict[str, str]:
-    """Operation → the one that undid it; undoing an undo brings the first back."""
-    undone: dict[str, str] = {}
+    """Operation → the one that undid it, of those that were carried out."""
     done = [each.record for each in operations if each.progress is Progress.DONE]
-    undoes = {record.id: record.undoes for record in done if record.undoes}
-    for record in done:
-        target = undoes.get(record.id)
-        if target:
-            undone[target] = record.id
-            undone.pop(undoes.get(target) or "", None)
-    return undone
+    return undone_by([(record.id, record.undoes) for record in done])
 
 
 def _entry(found: Operation, undone: Mapping[str, str]) -> Entry:

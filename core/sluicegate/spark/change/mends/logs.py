@@ -1,0 +1,225 @@
+"""Mends of the offset log, the commit log and `metadata`."""
+
+from __future__ import annotations
+
+import json
+from shlex import quote
+
+from sluicegate.errors import NotFound, SluicegateError
+from sluicegate.findings import Finding
+from sluicegate.positions import to_spark
+from sluicegate.spark.change.edits import drop_sums, put, remove_with_sums
+from sluicegate.spark.change.mends import Case, Choice, Mend, Remedy
+from sluicegate.spark.checkpoint import METADATA
+from sluicegate.spark.commit_log import read_commit
+from sluicegate.spark.file_log import SINK_DIRECTORY
+from sluicegate.spark.log import list_log
+from sluicegate.spark.offset_log import OffsetEntry, OffsetKind, SourceOffset, read_offsets
+
+_NO_OFFSET = "-"
+
+
+def mend_offsets(case: Case, finding: Finding) -> Remedy:
+    """An offsets file that is empty, cut or missing: written anew where its content is known."""
+    batch = _batch(case, finding)
+    text = rewritten(case, batch)
+    if text is not None:
+        key = f"offsets/{batch}"
+        edits = (put(key, text), *drop_sums(case.storage, key))
+        return Mend(
+            f"write offsets/{batch} anew", "It says again what it said; nothing is lost.", edits
+        )
+    newest = case.look.last_batch
+    if batch == newest and batch not in case.look.commits.batches and not _sink_has(case, batch):
+        edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
+        told = f"Batch {batch} was never finished; it is planned anew from where {batch - 1} ended."
+        return Mend(f"remove offsets/{batch}", told, edits)
+    return _choices(case, batch)
+
+
+def mend_commit(case: Case, finding: Finding) -> Remedy:
+    """A commit that cannot be read: taken away, so that its batch runs again as after a crash."""
+    batch = _batch(case, finding)
+    edits = tuple(remove_with_sums(case.storage, f"commits/{batch}"))
+    return Mend(
+        f"remove commits/{batch}",
+        f"Batch {batch} runs again with the same input, as after a crash; a sink that recognises "
+        "batches skips it.",
+        edits,
+    )
+
+
+def mend_metadata(case: Case, _finding: Finding) -> Remedy:
+    """The file with the query id: only somebody who knows the id can mend it."""
+    if case.query_id is not None:
+        text = json.dumps({"id": case.query_id}, separators=(",", ":"))
+        edits = (put(METADATA, text), *drop_sums(case.storage, METADATA))
+        return Mend(f"write {METADATA}", f"The query's id is {case.query_id}.", edits)
+    repair = f"sluicegate checkpoint repair {quote(case.storage.uri)} --query-id UUID"
+    return (
+        Choice(
+            "give the id that the query had",
+            repair,
+            "nothing; the driver's log has it: `id = …` where the query starts",
+        ),
+        Choice(
+            "give a new id",
+            repair,
+            "sinks that recognise batches by query id and number (Delta) no longer do",
+        ),
+    )
+
+
+def mend_repartition(case: Case, finding: Finding) -> Remedy:
+    """The offsets of an offline repartition that failed before the state was rewritten."""
+    batch = _batch(case, finding)
+    edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
+    told = "The repartition did not happen; the query goes on with the partitions it had."
+    return Mend(f"remove offsets/{batch}", told, edits)
+
+
+def mend_partitions(case: Case, _finding: Finding) -> Remedy:
+    """A partition count that was edited by hand: set back to what the batch before says."""
+    newest = case.look.last_batch
+    before = _entry(case, None if newest is None else newest - 1)
+    entry = _entry(case, newest)
+    if entry and before and before.partitions and before.partitions != entry.partitions:
+        conf = {**entry.conf, "spark.sql.shuffle.partitions": str(before.partitions)}
+        key = f"offsets/{entry.batch}"
+        text = render(entry, conf=conf)
+        return Mend(
+            f"set the partitions in offsets/{entry.batch} back to {before.partitions}",
+            f"As batch {before.batch} says; the state has that many.",
+            (put(key, text), *drop_sums(case.storage, key)),
+        )
+    return (
+        Choice(
+            "restore the state of the missing partitions from a backup",
+            "",
+            "nothing; without it their keys are lost",
+        ),
+    )
+
+
+def rewritten(case: Case, batch: int) -> str | None:
+    """The text of a lost offsets file, if every part of it is known; else None."""
+    before, after = _entry(case, batch - 1), _entry(case, batch + 1)
+    template = before or after
+    if template is None:
+        return None
+    offsets = []
+    for source in template.offsets:
+        text = _true_offset(case, batch, source.source, before, after)
+        if text is None:
+            return None
+        offsets.append(SourceOffset(source.source, None if text == _NO_OFFSET else text))
+    entry = OffsetEntry(
+        batch=batch,
+        version=template.version,
+        watermark_ms=_watermark(case, batch, template),
+        timestamp_ms=template.timestamp_ms,
+        conf=template.conf,
+        offsets=tuple(offsets),
+        extra=template.extra,
+    )
+    return render(entry)
+
+
+def render(entry: OffsetEntry, *, conf: object = None) -> str:
+    """The text of an entry of the offset log, as Spark writes it."""
+    fields = {
+        "batchWatermarkMs": entry.watermark_ms,
+        "batchTimestampMs": entry.timestamp_ms,
+        "conf": entry.conf if conf is None else conf,
+        **entry.extra,
+    }
+    lines = [f"v{entry.version}", json.dumps(fields, separators=(",", ":"))]
+    for each in entry.offsets:
+        if entry.version == 1:
+            lines.append(each.text or _NO_OFFSET)
+        elif each.text is not None:
+            lines.append(f"{each.source}:{each.text}")
+    return "\n".join(lines)
+
+
+def _true_offset(
+    case: Case, batch: int, source: str, before: OffsetEntry | None, after: OffsetEntry | None
+) -> str | None:
+    """Where a source stood at the end of a batch; None if nothing tells."""
+    first, last = _of(before, source), _of(after, source)
+    kind = next((each.kind for each in (first, last) if each and each.text), OffsetKind.NONE)
+    if case.positions is not None and kind is OffsetKind.KAFKA:
+        return json.dumps(to_spark(case.positions), separators=(",", ":"))
+    if last and (
+        first is None or first.text == last.text or batch + 1 in case.look.commits.batches
+    ):
+        # What lies between is settled: the batch after it has been read, or nothing moved.
+        return last.text or _NO_OFFSET
+    if kind is OffsetKind.FILE:
+        number = _file_offset(case, batch, source, first, last)
+        return None if number is None else json.dumps({"logOffset": number}, separators=(",", ":"))
+    return None
+
+
+def _file_offset(
+    case: Case, batch: int, source: str, first: SourceOffset | None, last: SourceOffset | None
+) -> int | None:
+    """A file source writes its own log first, so that tells; each batch adds one entry or none."""
+    listing = case.look.sources.get(source)
+    if batch == case.look.last_batch or case.look.last_batch == batch - 1:
+        return listing.last if listing else None
+    if first and last and first.number is not None and last.number is not None:
+        return first.number + 1 if last.number - first.number == 2 else None
+    return None
+
+
+def _watermark(case: Case, batch: int, template: OffsetEntry) -> int:
+    try:
+        return read_commit(case.storage, batch - 1).next_watermark_ms
+    except SluicegateError:
+        return template.watermark_ms
+
+
+def _choices(case: Case, batch: int) -> tuple[Choice, ...]:
+    uri = quote(case.storage.uri)
+    return (
+        Choice(
+            f"give the end offsets of batch {batch}, which the driver's log has (`endOffset`)",
+            f"sluicegate checkpoint repair {uri} --offsets FILE",
+            "nothing",
+        ),
+        Choice(
+            f"go back to the end of batch {batch - 1}",
+            f"sluicegate checkpoint rollback {uri} --to {batch - 1}",
+            f"nothing in Spark's own file sink (--sink); other sinks get the rows of batch {batch} "
+            "twice, or skip them",
+        ),
+    )
+
+
+def _batch(case: Case, finding: Finding) -> int:
+    name = case.key_of(finding).rpartition("/")[2]
+    if not name.isdigit():
+        raise NotFound(f"{finding.place} is not a batch")
+    return int(name)
+
+
+def _sink_has(case: Case, batch: int) -> bool:
+    if case.sink is None:
+        return False
+    newest = list_log(case.sink, SINK_DIRECTORY).last
+    return newest is not None and newest >= batch
+
+
+def _entry(case: Case, batch: int | None) -> OffsetEntry | None:
+    if batch is None or batch < 0:
+        return None
+    try:
+        return read_offsets(case.storage, batch)
+    except SluicegateError:
+        return None
+
+
+def _of(entry: OffsetEntry | None, source: str) -> SourceOffset | None:
+    found = (each for each in entry.offsets if each.source == source) if entry else ()
+    return next(iter(found), None)
