@@ -105,7 +105,7 @@ _sluicegate_at() {
     checkpoint)
         group=1 options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=words choices=(inspect list verify diff rollback) ;;
+        0) kind=words choices=(inspect list verify diff repair rollback) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -144,6 +144,21 @@ _sluicegate_at() {
         case $2 in
         0) kind=files ;;
         1) kind=files ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint repair')
+        options=(--sink --read-data --offsets --query-id --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --sink) kind=directories ;;
+        --offsets) kind=files ;;
+        --query-id) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac

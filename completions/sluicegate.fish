@@ -64,6 +64,15 @@ function __sluicegate_takes_value -a wanted
         'checkpoint verify --config' \
         'checkpoint diff --home' \
         'checkpoint diff --config' \
+        'checkpoint repair --sink' \
+        'checkpoint repair --offsets' \
+        'checkpoint repair --query-id' \
+        'checkpoint repair --as' \
+        'checkpoint repair --reason' \
+        'checkpoint repair --plan-out' \
+        'checkpoint repair --expires' \
+        'checkpoint repair --home' \
+        'checkpoint repair --config' \
         'checkpoint rollback --to' \
         'checkpoint rollback --to-datetime' \
         'checkpoint rollback --sink' \
@@ -201,6 +210,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a inspect -d 'show whe
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a list -d 'list its batches'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a verify -d 'check that it is sound; findings name the repair'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a diff -d 'compare two batches or two checkpoints'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a repair -d 'mend what verify finds, or show the choices'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a rollback -d 'go back to an older batch, completely'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
@@ -238,6 +248,22 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l config -r -F -d
 complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint diff"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l read-data -d 'decode all state first; takes longer'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l offsets -r -F -d 'end offsets of the damaged batch, if known'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l query-id -r -f -d 'the query\'s id, if metadata is lost'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to -r -f -d 'this batch'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to-datetime -r -f -d 'the last batch planned by then'

@@ -17,6 +17,7 @@ COMMANDS = {
     "checkpoint list": "list its batches",
     "checkpoint verify": "check that it is sound; findings name the repair",
     "checkpoint diff": "compare two batches or two checkpoints",
+    "checkpoint repair": "mend what verify finds, or show the choices",
     "checkpoint rollback": "go back to an older batch, completely",
     "offsets show": "show the positions of a target",
     "offsets reset": "move positions: to an offset, by a number, to a time",

@@ -46,6 +46,16 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Something a plan leaves to the operator, because it has a price: what, how, what it costs."""
+
+    about: str
+    what: str
+    command: str
+    gives_up: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The steps in order, and what they mean for the operator. No steps: nothing to do.
 
@@ -59,5 +69,6 @@ class Plan:
     actions: tuple[Action, ...]
     consequences: tuple[str, ...] = ()
     preconditions: tuple[Precondition, ...] = ()
+    choices: tuple[Choice, ...] = ()
     subject: Subject | None = None
     work: Mapping[str, Any] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from sluicegate.errors import (
     UsageError,
 )
 from sluicegate.moments import parse_moment
-from sluicegate.plan import Action, Plan, Precondition, Subject
+from sluicegate.plan import Action, Choice, Plan, Precondition, Subject
 from sluicegate.storage import LocalStorage, local_root
 from sluicegate.who import myself
 
@@ -92,6 +92,7 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
         "preconditions": [asdict(each) for each in plan.preconditions],
         "actions": [asdict(each) for each in plan.actions],
         "consequences": list(plan.consequences),
+        "choices": [asdict(each) for each in plan.choices],
         "work": dict(plan.work),
     }
     document["digest"] = _digest(document)
@@ -135,6 +136,7 @@ def _saved(document: dict[str, Any], place: str) -> SavedPlan:
         actions=tuple(Action(**each) for each in document["actions"]),
         consequences=tuple(_text(each) for each in document["consequences"]),
         preconditions=tuple(Precondition(**each) for each in document["preconditions"]),
+        choices=tuple(Choice(**each) for each in document["choices"]),
         subject=Subject(**document["target"]),
         work=dict(document["work"]),
     )

@@ -153,7 +153,7 @@ class TestVerify:
             "error",
             f"{kafka}/offsets/3",
             f"{kafka}/offsets/3: the file is empty",
-            "man sluicegate-checkpoint-verify  # SG-OFFSETS-EMPTY: what mends it, by hand",
+            f"sluicegate checkpoint repair {kafka}",
         ]
 
     def test_warnings_alone_give_0(self, sg: Sg, kafka: Path) -> None:
@@ -168,7 +168,7 @@ class TestVerify:
         code, text = terminal.finish_plain()
         assert code == 3
         assert text.splitlines()[0] == "error SG-METADATA-MISSING kafka/metadata"
-        assert "  next: man sluicegate-checkpoint-verify" in text
+        assert "  next: sluicegate checkpoint repair kafka\n" in text
         assert text.splitlines()[-1].startswith("kafka: 1 error.")
 
     def test_the_sink_comes_from_the_configuration(self, sg: Sg, lab: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def plan_view(plan: Plan, *, applied: bool = False, entry: Entry | None = None) 
         document=_document(plan)
         | {"applied": applied, "operation": asdict(entry) if entry else None},
         tables=_tables(plan),
-        lines=[] if plan.actions else ["Nothing to do."],
+        lines=[] if plan.actions or plan.choices else ["Nothing to do."],
     )
 
 
@@ -49,6 +49,7 @@ def _document(plan: Plan) -> dict[str, object]:
         "preconditions": [asdict(each) for each in plan.preconditions],
         "actions": [_action_fields(each) for each in plan.actions],
         "consequences": list(plan.consequences),
+        "choices": [asdict(each) for each in plan.choices],
     }
 
 
@@ -61,7 +62,13 @@ def _tables(plan: Plan) -> list[Table]:
     return [
         Table(columns, rows, title=f"{plan.title}{where}"),
         Table(("consequence",), told, header=False),
+        _choices(plan),
     ]
+
+
+def _choices(plan: Plan) -> Table:
+    rows = [(c.about, c.what, c.command, c.gives_up) for c in plan.choices]
+    return Table(("left to you", "choice", "next", "gives up"), rows)
 
 
 def _action_fields(action: Action) -> dict[str, Cell]:

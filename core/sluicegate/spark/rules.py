@@ -235,6 +235,14 @@ REPARTITION_HALF_DONE = rule(
     "failed before the state was rewritten (it cannot rewrite the HDFS provider's state). Delete "
     "that offsets file.",
 )
+CHANGE_INTERRUPTED = rule(
+    "SG-CHANGE-INTERRUPTED",
+    Severity.ERROR,
+    "an operation of Sluicegate was interrupted",
+    "A repair, rollback or reset was killed half-way. Spark refuses to start, because the newest "
+    "offsets file is Sluicegate's barrier and no log entry. Nothing is lost: the operation can be "
+    "finished with `sluicegate checkpoint repair`, or taken back with `sluicegate undo`.",
+)
 WRITERS_TWO = rule(
     "SG-WRITERS-TWO",
     Severity.ERROR,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.plan import Action, Precondition
-from sluicegate.spark.change.edits import Edit, Roots, digest_of
+from sluicegate.plan import Action, Choice, Precondition
+from sluicegate.spark.change.edits import Edit, Place, Roots, digest_of
 from sluicegate.spark.checkpoint import Look
 
 
@@ -23,10 +23,21 @@ class Draft:
     newest: int
     preconditions: tuple[Precondition, ...] = ()
     undoes: str | None = None
+    choices: tuple[Choice, ...] = ()
 
 
 Planner = Callable[[Roots, Mapping[str, Any]], Draft]
 """Makes a draft of some work from what the checkpoint is now, or refuses and says why."""
+
+
+def newest_after(batches: Iterable[int], edits: Iterable[Edit]) -> int:
+    """The newest offsets file once the edits are done; -1 if there will be none."""
+    left = set(batches)
+    for edit in edits:
+        directory, _, name = edit.key.rpartition("/")
+        if edit.place is Place.CHECKPOINT and directory == "offsets" and name.isdigit():
+            (left.discard if edit.content is None else left.add)(int(name))
+    return max(left, default=-1)
 
 
 def standing(look: Look) -> tuple[Precondition, ...]:

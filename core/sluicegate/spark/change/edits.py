@@ -54,9 +54,9 @@ def put(key: str, text: str, place: Place = Place.CHECKPOINT) -> Edit:
 
 def remove_with_sums(storage: Storage, key: str, place: Place = Place.CHECKPOINT) -> list[Edit]:
     """Take a file away, with Hadoop's and Spark's checksums of it and theirs."""
-    directory, _, name = key.rpartition("/")
+    directory, slash, name = key.rpartition("/")
     sums = (hidden_name(name), visible_name(name), hidden_name(visible_name(name)))
-    keys = [key, *(f"{directory}/{each}" for each in sums)]
+    keys = [key, *(f"{directory}{slash}{each}" for each in sums)]
     return [Edit(place, each) for each in keys if storage.stat(each) is not None]
 
 

@@ -11,12 +11,12 @@ from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
 from sluicegate.locks import FileLock
 from sluicegate.plan import Action, Plan, Precondition, Subject
-from sluicegate.spark.change import operation, rollback
-from sluicegate.spark.change.draft import Draft, Planner, standing
-from sluicegate.spark.change.edits import Edit, Place, Roots, fingerprint
+from sluicegate.spark.change import operation, repair, rollback
+from sluicegate.spark.change.draft import Draft, Planner, newest_after, standing
+from sluicegate.spark.change.edits import Place, Roots, fingerprint
 from sluicegate.spark.change.operation import Operation, Progress
 from sluicegate.spark.change.record import ChangeRecord
-from sluicegate.spark.checkpoint import Look, look_at, read_query_id
+from sluicegate.spark.checkpoint import look_at, read_query_id
 from sluicegate.storage import ReadOnlyStorage, Storage, local_root, open_storage
 
 KIND = "spark-checkpoint"
@@ -40,6 +40,7 @@ class CheckpointJournal:
         self._subject = Subject(KIND, uri, name, _identity(storage))
         self._planners: dict[str, Planner] = {
             "rollback": rollback.draft,
+            "repair": repair.draft,
             _UNDO: self._draft_undo,
             _FINISH: self._draft_finish,
             _TAKE_BACK: self._draft_take_back,
@@ -122,6 +123,7 @@ class CheckpointJournal:
             actions=draft.actions,
             consequences=draft.consequences,
             preconditions=(*draft.preconditions, files),
+            choices=draft.choices,
             subject=self._subject,
             work=dict(work),
         )
@@ -153,7 +155,7 @@ class CheckpointJournal:
                 "Every file that the operation changed is again what it was, byte for byte.",
             ),
             edits=edits,
-            newest=_newest_after(look, edits),
+            newest=newest_after(look.offsets.batches, edits),
             preconditions=standing(look),
             undoes=record.id,
         )
@@ -222,16 +224,6 @@ def _identity(storage: Storage) -> str | None:
         return read_query_id(storage)
     except SluicegateError:
         return None
-
-
-def _newest_after(look: Look, edits: tuple[Edit, ...]) -> int:
-    """The newest offsets file once the edits are done; -1 if there will be none."""
-    batches = set(look.offsets.batches)
-    for edit in edits:
-        directory, _, name = edit.key.rpartition("/")
-        if edit.place is Place.CHECKPOINT and directory == "offsets" and name.isdigit():
-            (batches.discard if edit.content is None else batches.add)(int(name))
-    return max(batches, default=-1)
 
 
 def _undone(operations: list[Operation]) -> dict[str, str]:

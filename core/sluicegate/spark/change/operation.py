@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from shlex import quote
 
 from sluicegate.errors import Drifted, Locked, NotFound, StorageFailed
 from sluicegate.spark.change.edits import Edit, Linked, Place, Roots
@@ -29,7 +30,6 @@ from sluicegate.storage import Storage
 
 HOME = "_sluicegate"
 LOCK = f"{HOME}/checkpoint.lock"
-BARRIER = "sluicegate: an operation on this checkpoint is not finished; see sluicegate history\n"
 _PIECE = 1 << 20
 
 
@@ -173,7 +173,13 @@ def _progress(storage: Storage, record: ChangeRecord, names: set[str]) -> Progre
 
 
 def _raise_barrier(storage: Storage, record: ChangeRecord) -> None:
-    if storage.put_if_absent(record.barrier, BARRIER.encode()):
+    uri = quote(storage.uri)
+    # Spark's error shows the first line of what it cannot read, so it says what to do.
+    text = (
+        f"{_sign(record)} was interrupted; finish it with: sluicegate checkpoint repair {uri}; "
+        f"or take it back with: sluicegate undo {uri}\n"
+    )
+    if storage.put_if_absent(record.barrier, text.encode()):
         return
     if not _barrier_is_up(storage, record):
         raise Locked(
@@ -186,9 +192,14 @@ def _raise_barrier(storage: Storage, record: ChangeRecord) -> None:
 
 def _barrier_is_up(storage: Storage, record: ChangeRecord) -> bool:
     try:
-        return storage.get(record.barrier) == BARRIER.encode()
+        return storage.get(record.barrier).startswith(_sign(record).encode())
     except NotFound:
         return False
+
+
+def _sign(record: ChangeRecord) -> str:
+    """How a barrier begins, by which it is told from a log entry and from other barriers."""
+    return f"sluicegate: {record.id} ({record.kind})"
 
 
 def _put_in_place(roots: Roots, record: ChangeRecord, file: Changed) -> None:

@@ -8,12 +8,15 @@ ahead merges batches, state left ahead comes back at a later restart, and a sink
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from shlex import quote
 from typing import Any
 
 from sluicegate import units
 from sluicegate.errors import Corrupt, NotFound, SluicegateError
+from sluicegate.findings import Severity
 from sluicegate.plan import Action
+from sluicegate.spark import rules
 from sluicegate.spark.batches import events_between
 from sluicegate.spark.change.draft import Draft, standing
 from sluicegate.spark.change.edits import Edit, Place, Roots, remove_with_sums
@@ -25,6 +28,7 @@ from sluicegate.spark.log import list_log
 from sluicegate.spark.offset_log import OffsetEntry, OffsetKind, read_offsets
 from sluicegate.spark.state import StateStore, find_stores, load_chain
 from sluicegate.spark.verify.data import ChainReader
+from sluicegate.spark.verify.state import check_state
 from sluicegate.storage import Storage
 
 
@@ -89,6 +93,10 @@ def obstacle(look: Look, to: int, reader: ChainReader) -> str | None:
 
 def _state_obstacle(look: Look, to: int, reader: ChainReader) -> str | None:
     entry, commit = read_offsets(look.storage, to), read_commit(look.storage, to)
+    for finding in check_state(_as_of(look, to)):
+        # State of later batches is what a rollback removes.
+        if finding.severity is Severity.ERROR and finding.code != rules.STATE_AHEAD.code:
+            return f"the state does not load: {finding.detail}"
     for store in find_stores(look):
         # After a repartition, stores of higher partitions were not there yet.
         if entry.partitions is not None and store.partition >= entry.partitions:
@@ -100,6 +108,15 @@ def _state_obstacle(look: Look, to: int, reader: ChainReader) -> str | None:
         if fault := reader.fault(store, chain):
             return f"the state does not load: {fault}"
     return None
+
+
+def _as_of(look: Look, to: int) -> Look:
+    """The checkpoint as it was at the end of a batch, by its logs."""
+    offsets, commits = (
+        replace(listing, batches=tuple(b for b in listing.batches if b <= to))
+        for listing in (look.offsets, look.commits)
+    )
+    return replace(look, offsets=offsets, commits=commits)
 
 
 def candidates(look: Look, reader: ChainReader) -> Iterator[int]:

@@ -42,6 +42,9 @@ def verify(
 def _verify(
     storage: Storage, sink: Storage | None, *, read_data: bool, on_progress: Progress
 ) -> list[Finding]:
+    if interrupted := _check_interrupted(storage):
+        # What else is odd now follows from it.
+        return [interrupted]
     found = list(_examine(storage, sink, read_data=read_data))
     if any(finding.severity is not Severity.NOTE for finding in found):
         again = {(f.code, f.place) for f in _examine(storage, sink, read_data=read_data)}
@@ -53,6 +56,20 @@ def _verify(
         data = check_state_data(look_at(storage), on_progress)
         found += [f for f in data if (f.code, f.place) not in known]
     return worst_first(found)
+
+
+def _check_interrupted(storage: Storage) -> Finding | None:
+    if storage.stat("_sluicegate") is None:
+        return None
+    from sluicegate.spark.change.edits import Place
+    from sluicegate.spark.change.operation import interrupted
+
+    found = interrupted({Place.CHECKPOINT: storage})
+    if found is None:
+        return None
+    detail = f"{found.record.id} ({found.record.kind}): {found.progress.value}"
+    repair = f"sluicegate checkpoint repair {storage.uri}"
+    return rules.CHANGE_INTERRUPTED.at(storage.uri, detail, repair=repair)
 
 
 def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iterator[Finding]:

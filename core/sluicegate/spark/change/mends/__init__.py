@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sluicegate.findings import Finding
+from sluicegate.plan import Choice
 from sluicegate.positions import Positions
 from sluicegate.spark.change.edits import Edit, Place, Roots
 from sluicegate.spark.checkpoint import Look
@@ -19,15 +20,6 @@ class Mend:
     what: str
     meaning: str
     edits: tuple[Edit, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Something that can be done about a finding only at a price."""
-
-    what: str
-    command: str
-    gives_up: str
 
 
 Remedy = Mend | tuple[Choice, ...]

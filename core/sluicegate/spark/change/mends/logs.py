@@ -7,9 +7,10 @@ from shlex import quote
 
 from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.findings import Finding
+from sluicegate.plan import Choice
 from sluicegate.positions import to_spark
 from sluicegate.spark.change.edits import drop_sums, put, remove_with_sums
-from sluicegate.spark.change.mends import Case, Choice, Mend, Remedy
+from sluicegate.spark.change.mends import Case, Mend, Remedy
 from sluicegate.spark.checkpoint import METADATA
 from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.file_log import SINK_DIRECTORY
@@ -58,11 +59,13 @@ def mend_metadata(case: Case, _finding: Finding) -> Remedy:
     repair = f"sluicegate checkpoint repair {quote(case.storage.uri)} --query-id UUID"
     return (
         Choice(
+            "",
             "give the id that the query had",
             repair,
             "nothing; the driver's log has it: `id = …` where the query starts",
         ),
         Choice(
+            "",
             "give a new id",
             repair,
             "sinks that recognise batches by query id and number (Delta) no longer do",
@@ -94,6 +97,7 @@ def mend_partitions(case: Case, _finding: Finding) -> Remedy:
         )
     return (
         Choice(
+            "",
             "restore the state of the missing partitions from a backup",
             "",
             "nothing; without it their keys are lost",
@@ -184,11 +188,13 @@ def _choices(case: Case, batch: int) -> tuple[Choice, ...]:
     uri = quote(case.storage.uri)
     return (
         Choice(
+            "",
             f"give the end offsets of batch {batch}, which the driver's log has (`endOffset`)",
             f"sluicegate checkpoint repair {uri} --offsets FILE",
             "nothing",
         ),
         Choice(
+            "",
             f"go back to the end of batch {batch - 1}",
             f"sluicegate checkpoint rollback {uri} --to {batch - 1}",
             f"nothing in Spark's own file sink (--sink); other sinks get the rows of batch {batch} "

@@ -5,8 +5,9 @@ from __future__ import annotations
 from shlex import quote
 
 from sluicegate.findings import Finding
+from sluicegate.plan import Choice
 from sluicegate.spark.change.edits import drop_sums, remove_with_sums
-from sluicegate.spark.change.mends import Case, Choice, Mend, Remedy
+from sluicegate.spark.change.mends import Case, Mend, Remedy
 from sluicegate.spark.change.rollback import candidates
 from sluicegate.spark.crc import hidden_name, visible_name
 from sluicegate.spark.state import find_stores
@@ -16,8 +17,9 @@ from sluicegate.spark.verify.data import ChainReader
 
 def mend_ahead(case: Case, _finding: Finding) -> Remedy:
     """State of batches that the log does not have."""
-    newest = case.look.last_batch
-    limit = -1 if newest is None else newest + 1
+    # A commit above the newest offsets needs its state, should its offsets be written anew.
+    newest = [n for n in (case.look.last_batch, case.look.last_commit) if n is not None]
+    limit = max(newest, default=-2) + 1
     keys = [
         f"{store.directory}/{file.name}"
         for store in find_stores(case.look)
@@ -53,6 +55,7 @@ def go_back(case: Case) -> tuple[Choice, ...]:
     if able is None:
         return (
             Choice(
+                "",
                 "start a fresh checkpoint from the last offsets, with empty state",
                 f"sluicegate checkpoint seed NEW_DIR --offsets FILE  # from: sluicegate offsets "
                 f"export {uri}",
@@ -62,6 +65,7 @@ def go_back(case: Case) -> tuple[Choice, ...]:
     sink = f" --sink {quote(case.sink.uri)}" if case.sink is not None else ""
     return (
         Choice(
+            "",
             f"go back to batch {able}, the newest whose state loads",
             f"sluicegate checkpoint rollback {uri} --to {able}{sink}",
             "nothing in Spark's own file sink, if the source still holds what came since; other "

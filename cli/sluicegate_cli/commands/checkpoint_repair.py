@@ -1,0 +1,67 @@
+"""`sluicegate checkpoint repair`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
+from sluicegate.positions import to_spark
+from sluicegate_cli.checkpoints import checkpoint_journal
+from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
+from sluicegate_cli.session import Session
+from sluicegate_cli.stores import read_positions
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("checkpoint repair orders --dry-run", "what can be mended, and how?"),
+    ("checkpoint repair /data/orders/checkpoint --sink /data/orders/out", "with its file sink"),
+    ("checkpoint repair orders --query-id 34fae261-94bb-4005-833c-cd8c1866089c", "lost metadata"),
+)
+FINDINGS = ("SG-",)
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    sink: SinkOption = None,
+    read_data: Annotated[
+        bool, typer.Option("--read-data", help="decode all state first; takes longer")
+    ] = False,
+    offsets: Annotated[
+        str | None, typer.Option(metavar="FILE", help="end offsets of the damaged batch, if known")
+    ] = None,
+    query_id: Annotated[
+        str | None, typer.Option(metavar="UUID", help="the query's id, if metadata is lost")
+    ] = None,
+    as_: AsOption = None,
+) -> int:
+    """Mend what verify finds, where that loses nothing; for the rest, show the choices.
+
+    The job must be stopped and its JVM gone. An operation that was interrupted is finished first.
+    What is changed is kept, so that `sluicegate undo` restores it byte for byte.
+    """
+    session = Session.of(ctx)
+    journal = checkpoint_journal(session, session.target(target, as_), sink)
+    work = {
+        "operation": "repair",
+        "read_data": read_data,
+        "offsets": to_spark(read_positions(offsets)) if offsets else None,
+        "query_id": _uuid(query_id),
+    }
+    plan = journal.plan_finish() or journal.plan(work)
+    session.change(plan, lambda approval: journal.apply(plan, approval))
+    return ProblemsFound.exit_code if plan.choices else EXIT_DONE
+
+
+def _uuid(text: str | None) -> str | None:
+    try:
+        return None if text is None else str(UUID(text))
+    except ValueError as e:
+        raise UsageError(
+            f"--query-id {text!r} is not a UUID",
+            hint="the driver's log shows it where the query starts: `id = …`, not runId",
+        ) from e
