@@ -105,7 +105,7 @@ _sluicegate_at() {
     checkpoint)
         group=1 options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=words choices=(inspect list verify diff repair rollback) ;;
+        0) kind=words choices=(inspect list verify diff repair rollback seed relocate) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -164,16 +164,40 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint rollback')
-        options=(--to --to-datetime --sink --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--to --to-datetime --sink --into --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --to) kind=text ;;
         --to-datetime) kind=text ;;
         --sink) kind=directories ;;
+        --into) kind=directories ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint seed')
+        options=(--offsets --format -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=directories ;;
+        --offsets) kind=files ;;
+        --format) kind=words choices=(spark csv rpk) ;;
+        --reason) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint relocate')
+        options=(--map --as -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        1) kind=directories ;;
+        --map) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -198,7 +222,7 @@ _sluicegate_at() {
         esac
         ;;
     'offsets reset')
-        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --force --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --force --sink --into --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --consumer) kind=text ;;
@@ -208,6 +232,8 @@ _sluicegate_at() {
         --to-datetime) kind=text ;;
         --by-duration) kind=text ;;
         --from-file) kind=files ;;
+        --sink) kind=directories ;;
+        --into) kind=directories ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;

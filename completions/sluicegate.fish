@@ -76,12 +76,23 @@ function __sluicegate_takes_value -a wanted
         'checkpoint rollback --to' \
         'checkpoint rollback --to-datetime' \
         'checkpoint rollback --sink' \
+        'checkpoint rollback --into' \
         'checkpoint rollback --as' \
         'checkpoint rollback --reason' \
         'checkpoint rollback --plan-out' \
         'checkpoint rollback --expires' \
         'checkpoint rollback --home' \
         'checkpoint rollback --config' \
+        'checkpoint seed --offsets' \
+        'checkpoint seed --format' \
+        'checkpoint seed --reason' \
+        'checkpoint seed --home' \
+        'checkpoint seed --config' \
+        'checkpoint relocate --map' \
+        'checkpoint relocate --as' \
+        'checkpoint relocate --reason' \
+        'checkpoint relocate --home' \
+        'checkpoint relocate --config' \
         'offsets --home' \
         'offsets --config' \
         'offsets show --batch' \
@@ -96,6 +107,8 @@ function __sluicegate_takes_value -a wanted
         'offsets reset --to-datetime' \
         'offsets reset --by-duration' \
         'offsets reset --from-file' \
+        'offsets reset --sink' \
+        'offsets reset --into' \
         'offsets reset --as' \
         'offsets reset --reason' \
         'offsets reset --plan-out' \
@@ -164,7 +177,7 @@ complete -c sluicegate -n '__sluicegate_at ""' -a init -d 'make a home and a com
 complete -c sluicegate -n '__sluicegate_at ""' -a demo -d 'show on this machine that kills lose nothing that was acknowledged'
 complete -c sluicegate -n '__sluicegate_at ""' -a status -d 'show every named target, or one in depth'
 complete -c sluicegate -n '__sluicegate_at ""' -a explain -d 'name the cause of a driver log\'s error and the command to type'
-complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints: where they stand, what is wrong'
+complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints, mend them and move them'
 complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show, move, export and import positions'
 complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
 complete -c sluicegate -n '__sluicegate_at ""' -a history -d 'list the changes of a target'
@@ -212,6 +225,8 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a verify -d 'check tha
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a diff -d 'compare two batches or two checkpoints'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a repair -d 'mend what verify finds, or show the choices'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a rollback -d 'go back to an older batch, completely'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a seed -d 'make a fresh checkpoint that starts at given offsets'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a relocate -d 'copy a checkpoint to where it can be started'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l json -d 'print one JSON document'
@@ -268,6 +283,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint rollback" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to -r -f -d 'this batch'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to-datetime -r -f -d 'the last batch planned by then'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
+complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s y -l yes -d 'do not ask'
@@ -279,6 +295,29 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l config -r -
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed" 0 0' -f -a '(__fish_complete_directories (commandline -ct))'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l offsets -r -F -d 'where it starts: JSON, CSV, rpk [required]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l format -r -f -a 'spark csv rpk' -d 'of the file; else as it looks'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate" 1 1' -f -a '(__fish_complete_directories (commandline -ct))'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l map -r -f -d 'input paths that have moved, too'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a show -d 'show the positions of a target'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a reset -d 'move positions: to an offset, by a number, to a time'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a export -d 'write positions as Spark JSON, Kafka CSV or rpk text'
@@ -312,6 +351,8 @@ complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l by-duration -r -f
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l from-file -r -F -d 'to what a file says (JSON, CSV, rpk)'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l clamp -d 'stop at the edge instead of refusing'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s y -l yes -d 'do not ask'

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from sluicegate.journal import Approval, Entry
+from sluicegate.plan import Action, Plan
+from sluicegate.spark.change import fresh
 from sluicegate.spark.change.journal import CheckpointJournal
+from sluicegate.storage import local_root, open_storage
 from sluicegate.target import Target, TargetKind
 from sluicegate_cli.session import Session, expect_kind
 
@@ -19,9 +24,37 @@ def checkpoint_journal(session: Session, target: Target, sink: str | None) -> Ch
 
 
 def change_checkpoint(
-    session: Session, target: Target, sink: str | None, work: Mapping[str, Any]
+    session: Session,
+    target: Target,
+    sink: str | None,
+    work: Mapping[str, Any],
+    into: str | None = None,
 ) -> None:
-    """Plan some work on a checkpoint and take it to its end."""
+    """Plan some work on a checkpoint, or on a copy of it, and take it to its end."""
     journal = checkpoint_journal(session, target, sink)
     plan = journal.plan(work)
-    session.change(plan, lambda approval: journal.apply(plan, approval))
+    if into is None:
+        session.change(plan, lambda approval: journal.apply(plan, approval))
+    else:
+        _change_copy(session, target, plan, into)
+
+
+def _change_copy(session: Session, target: Target, plan: Plan, into: str) -> None:
+    """The same work on a copy; the original is only read."""
+    source = open_storage(str(local_root(target.uri).absolute()), read_only=True)
+    copy = fresh.plan_relocate(source, into, {})
+    where = Action("then", into, "the following, in the copy")
+    whole = replace(
+        plan,
+        title=f"{plan.title}, in a copy at {into}, of the checkpoint",
+        actions=(*copy.actions, where, *plan.actions),
+        consequences=(*copy.consequences, *plan.consequences),
+    )
+
+    def apply(approval: Approval) -> Entry:
+        journal = CheckpointJournal(fresh.relocate(source, into, {}))
+        return journal.apply(journal.plan(plan.work), approval)
+
+    session.change(whole, apply)
+    for line in fresh.cut_over(target.uri, into) if not session.only_plans else ():
+        session.sink.note(line)

@@ -33,6 +33,10 @@ AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="every topic
 ForceOption = Annotated[
     bool, typer.Option("--force", help="even though the consumer's last committer still runs")
 ]
+IntoOption = Annotated[
+    str | None,
+    typer.Option("--into", metavar="NEW_DIR", help="change a copy there; leave this one alone"),
+]
 
 
 def refuse_option(option: str, value: object, what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 GROUPS = {
-    "checkpoint": "look into checkpoints: where they stand, what is wrong",
+    "checkpoint": "look into checkpoints, mend them and move them",
     "offsets": "show, move, export and import positions",
     "locks": "see who holds which lock",
 }
@@ -19,6 +19,8 @@ COMMANDS = {
     "checkpoint diff": "compare two batches or two checkpoints",
     "checkpoint repair": "mend what verify finds, or show the choices",
     "checkpoint rollback": "go back to an older batch, completely",
+    "checkpoint seed": "make a fresh checkpoint that starts at given offsets",
+    "checkpoint relocate": "copy a checkpoint to where it can be started",
     "offsets show": "show the positions of a target",
     "offsets reset": "move positions: to an offset, by a number, to a time",
     "offsets export": "write positions as Spark JSON, Kafka CSV or rpk text",

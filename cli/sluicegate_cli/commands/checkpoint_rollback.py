@@ -10,7 +10,7 @@ from sluicegate.errors import UsageError
 from sluicegate.moments import parse_moment
 from sluicegate.spark.change.rollback import batch_at
 from sluicegate_cli.checkpoints import change_checkpoint
-from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
+from sluicegate_cli.options import AsOption, IntoOption, SinkOption, TargetArgument
 from sluicegate_cli.session import Session
 
 CHANGES = True
@@ -33,6 +33,7 @@ def run(
         str | None, typer.Option(metavar="TIME", help="the last batch planned by then")
     ] = None,
     sink: SinkOption = None,
+    into: IntoOption = None,
     as_: AsOption = None,
 ) -> None:
     """Go back to the end of an older batch: offsets, commits, state, source log and file sink.
@@ -46,6 +47,5 @@ def run(
         raise UsageError("one of --to BATCH and --to-datetime TIME is needed")
     if to_datetime is not None:
         to = batch_at(session.spark_checkpoint(target, as_), parse_moment(to_datetime))
-    change_checkpoint(
-        session, session.target(target, as_), sink, {"operation": "rollback", "to": to}
-    )
+    work = {"operation": "rollback", "to": to}
+    change_checkpoint(session, session.target(target, as_), sink, work, into)

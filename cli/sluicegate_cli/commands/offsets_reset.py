@@ -7,13 +7,19 @@ from typing import Annotated
 import typer
 
 from sluicegate.offsets import operations
+from sluicegate.spark.change.reset import known_topics, wanted_offsets
+from sluicegate.target import TargetKind
+from sluicegate_cli.checkpoints import change_checkpoint
 from sluicegate_cli.options import (
     AllTopicsOption,
     AsOption,
     ConsumerOption,
     ForceOption,
+    IntoOption,
+    SinkOption,
     TargetArgument,
     TopicOption,
+    refuse_option,
 )
 from sluicegate_cli.scenario import reset_spec
 from sluicegate_cli.session import Session
@@ -24,7 +30,7 @@ SAVES_PLAN = True
 EXAMPLES = (
     ("offsets reset billing --shift-by -100 --dry-run", "what would going back 100 events mean?"),
     ("offsets reset billing --topic orders:0,1 --to-offset 12000", "two partitions"),
-    ("offsets reset billing --to-datetime 2026-11-16T02:00:00Z", "where it was at that time"),
+    ("offsets reset orders --to-datetime 2026-11-16T02:00:00Z", "where it was at that time"),
     (
         "offsets reset billing --from-file new.csv --plan-out reset.json --reason 'bad deploy'",
         "for approval; applied with `sluicegate apply reset.json`",
@@ -60,19 +66,19 @@ def run(
         bool, typer.Option("--clamp", help="stop at the edge instead of refusing")
     ] = False,
     force: ForceOption = False,
+    sink: SinkOption = None,
+    into: IntoOption = None,
     as_: AsOption = None,
 ) -> None:
     """Move positions. Exactly one scenario says where to; the plan shows old, new and delta.
 
-    An offset store does not know what the broker or log holds: --to-earliest and --to-latest
-    are refused, and other positions are not checked against it. Times are looked up in the
-    commits that the store keeps. A file for --from-file may be Spark's JSON, Kafka's CSV or
-    rpk's text; - reads standard input.
+    A Spark checkpoint without state gets a committed batch that ends at the new offsets, so that
+    batch numbers are never re-used; one with state is rolled back to the nearest batch. Times are
+    looked up in the offset log, or in the commits that a store keeps. What the broker holds is not
+    known here: --to-earliest and --to-latest work for file sources only. A file for --from-file
+    may be Spark's JSON, Kafka's CSV or rpk's text; - reads standard input.
     """
     session = Session.of(ctx)
-    found = session.target(target, as_)
-    store = open_store(session, found)
-    name = store.choose(consumer)
     given = {
         "to-earliest": to_earliest,
         "to-latest": to_latest,
@@ -83,7 +89,19 @@ def run(
         "by-duration": by_duration,
         "from-file": from_file,
     }
-    spec = reset_spec(
-        given, scope_of(topic, all_topics, operations.topics(store, name)), clamp=clamp
-    )
-    change_store(session, found, store, operations.reset(store, name, spec, force=force))
+    found = session.target(target, as_)
+    if found.kind is TargetKind.SPARK_CHECKPOINT:
+        refuse_option("--consumer", consumer, "offset stores")
+        storage = session.spark_checkpoint(target, as_)
+        scope = scope_of(topic, all_topics, known_topics(storage))
+        spec = reset_spec(given, scope, clamp=clamp)
+        work = {"operation": "reset", "to": wanted_offsets(storage, spec), "note": str(spec)}
+        change_checkpoint(session, found, sink, work, into)
+        return
+    refuse_option("--sink", sink, "Spark checkpoints")
+    refuse_option("--into", into, "Spark checkpoints")
+    store = open_store(session, found)
+    name = store.choose(consumer)
+    scope = scope_of(topic, all_topics, operations.topics(store, name))
+    change = operations.reset(store, name, reset_spec(given, scope, clamp=clamp), force=force)
+    change_store(session, found, store, change)

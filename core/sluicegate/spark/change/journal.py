@@ -11,7 +11,7 @@ from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
 from sluicegate.locks import FileLock
 from sluicegate.plan import Action, Plan, Precondition, Subject
-from sluicegate.spark.change import operation, repair, rollback
+from sluicegate.spark.change import operation, repair, reset, rollback
 from sluicegate.spark.change.draft import Draft, Planner, newest_after, standing
 from sluicegate.spark.change.edits import Place, Roots, fingerprint
 from sluicegate.spark.change.operation import Operation, Progress
@@ -41,6 +41,7 @@ class CheckpointJournal:
         self._planners: dict[str, Planner] = {
             "rollback": rollback.draft,
             "repair": repair.draft,
+            "reset": reset.draft,
             _UNDO: self._draft_undo,
             _FINISH: self._draft_finish,
             _TAKE_BACK: self._draft_take_back,

@@ -1,0 +1,55 @@
+"""`sluicegate checkpoint relocate`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.errors import EXIT_DONE, ProblemsFound
+from sluicegate.findings import has_errors
+from sluicegate.spark.change.fresh import cut_over, parse_moves, plan_relocate, relocate
+from sluicegate.spark.verify import verify
+from sluicegate.storage import local_root, open_storage
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.session import Session
+
+CHANGES = True
+EXAMPLES = (
+    ("checkpoint relocate /old/orders /new/orders", "copy it so that a query can start there"),
+    ("checkpoint relocate orders /new/orders --map /in=/mnt/in", "the input has moved as well"),
+)
+FINDINGS = ("SG-",)
+
+
+def run(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="TARGET", help="the checkpoint to copy")],
+    directory: Annotated[str, typer.Argument(metavar="NEW_DIR", help="where to")],
+    moves: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="/OLD=/NEW", help="input paths that have moved, too"),
+    ] = None,
+    as_: AsOption = None,
+) -> int:
+    """Copy a checkpoint to another place and rewrite the absolute paths in it.
+
+    The original is only read. The copy is verified; then what is left to do by hand is shown. The
+    job must be stopped: a copy of a running job may be torn.
+    """
+    session = Session.of(ctx)
+    here = str(local_root(session.spark_checkpoint(source, as_).uri).absolute())
+    storage = open_storage(here, read_only=True)
+    mapped = parse_moves(moves or ())
+    plan = plan_relocate(storage, directory, mapped)
+
+    def apply(_approval: object) -> None:
+        relocate(storage, directory, mapped)
+
+    session.change(plan, apply)
+    if session.only_plans:
+        return EXIT_DONE
+    found = verify(open_storage(directory, read_only=True))
+    for line in cut_over(here, directory) if not has_errors(found) else ():
+        session.sink.note(line)
+    return ProblemsFound.exit_code if has_errors(found) else EXIT_DONE
