@@ -32,7 +32,8 @@ _SPARK_MARKS = (
     ("state", "directory"),
 )
 STORE_MARKER = "sluicegate.store"
-_REFERENCE_OFFSET = re.compile(r"topic-\d+-consumer-\d+\.offset")
+# As `offsets.reference` reads them.
+_REFERENCE_OFFSET = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
 
 MISSING = rule(
     "SG-TARGET-MISSING",

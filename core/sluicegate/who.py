@@ -52,7 +52,7 @@ class Who:
     def from_fields(cls, fields: Any) -> Who | None:
         """The process that plain values describe; None if they do not."""
         if not isinstance(fields, dict) or any(
-            not isinstance(fields.get(name), kind) for name, kind in _FIELDS.items()
+            type(fields.get(name)) is not kind for name, kind in _FIELDS.items()
         ):
             return None
         who = cls(**{name: fields[name] for name in _FIELDS})

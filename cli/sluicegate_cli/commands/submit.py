@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -128,7 +129,8 @@ def _start(session: Session, ready: Ready, log_dir: Path) -> int:
     is_json = session.sink.mode is Mode.JSON
     screen = display(session.sink, ready.starting.consumer if ready.starting else None)
     try:
-        outcome = submit(ready, screen, log_directory=log_dir, passes_output=not is_json)
+        output = None if is_json else sys.stdout.fileno()
+        outcome = submit(ready, screen, log_directory=log_dir, output=output)
     finally:
         screen.close()
     if is_json:

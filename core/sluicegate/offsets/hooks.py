@@ -58,7 +58,7 @@ class CommitInfo:
 class CommitHook(Protocol):
     """Something that hears of commits. It should not take long."""
 
-    def __call__(self, info: CommitInfo) -> None:
+    def __call__(self, info: CommitInfo, /) -> None:
         """Called once a commit is durable."""
 
 
@@ -91,7 +91,7 @@ def run_hooks(hooks: Iterable[CommitHook], commit: Commit) -> tuple[HookFailure,
         try:
             hook(info)
         except Exception as e:  # noqa: BLE001 - whatever a hook does, the commit stands
-            failures.append(HookFailure(_name(hook), f"{type(e).__name__}: {e}"))
+            failures.append(HookFailure(_name(hook), _told(e)))
         except BaseException as e:  # noqa: BLE001 - Ctrl-C waits until all have heard
             stop = stop or e
     if stop is not None:
@@ -154,6 +154,13 @@ def _info(record: Record, commit: Commit) -> CommitInfo:
         previous={each: before.positions.get(*each) if before else None for each in touched},
         reason=record.change.reason if record.change else None,
     )
+
+
+def _told(error: Exception) -> str:
+    # Not str(): a hook's error may fail at that, too.
+    from traceback import format_exception_only
+
+    return format_exception_only(error)[-1].strip()
 
 
 def _name(hook: CommitHook) -> str:

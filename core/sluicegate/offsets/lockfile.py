@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from shlex import quote
 
 from sluicegate.errors import (
@@ -95,8 +95,7 @@ class LockFileOffsetStore(OffsetStore):
         return found if found and len(found.positions) else None
 
     def update(self, consumer: str, decide: Decide) -> Commit:
-        self._refuse_read_only(consumer)
-        with self.lock(consumer).hold(timeout=self._patience):
+        with self._writing(consumer):
             previous = self.newest(consumer)
             wanted = decide(previous)
             if wanted is None:
@@ -111,7 +110,7 @@ class LockFileOffsetStore(OffsetStore):
 
         What was found there is kept, too. `decide` runs under the lock.
         """
-        with self.lock(consumer).hold(timeout=self._patience):
+        with self._writing(consumer):
             wanted = decide()
             base = self.read_kept(consumer, kept)
             if self.storage.stat(consumer + SUFFIX) is not None:
@@ -136,7 +135,11 @@ class LockFileOffsetStore(OffsetStore):
 
     def kept_records(self) -> dict[str, list[Kept]]:
         """Every consumer with the records that are kept of it, oldest first; one look at all."""
-        return sort_names(entry.name for entry in self.storage.list())
+        found = sort_names(entry.name for entry in self.storage.list())
+        if not found:
+            # An empty directory may be a disk that is not mounted.
+            self._refuse_other_store()
+        return found
 
     def choose(self, consumer: str | None) -> str:
         """The consumer of that name, or the only one there is."""
@@ -277,6 +280,17 @@ class LockFileOffsetStore(OffsetStore):
         """What is acknowledged as done already may be of a writer that died before its fsync."""
         if record is not None and self._kept.get(consumer) != record.sequence:
             self.storage.sync(consumer + SUFFIX)
+
+    @contextmanager
+    def _writing(self, consumer: str) -> Iterator[None]:
+        """Hold the consumer's lock, in a store that is there and may be written."""
+        lock = self.lock(consumer)
+        self._refuse_read_only(consumer)
+        if not lock.path.exists():
+            # No lock file may be left where the store's disk is not mounted.
+            self._refuse_other_store()
+        with lock.hold(timeout=self._patience):
+            yield
 
     def _refuse_read_only(self, consumer: str) -> None:
         if isinstance(self.storage, ReadOnlyStorage):

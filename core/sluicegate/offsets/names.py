@@ -11,7 +11,7 @@ from sluicegate.offsets.record import COMMIT, Record
 from sluicegate.storage import validate_name
 
 SUFFIX = ".offsets"
-_KEPT = re.compile(r"(?P<consumer>.+)\.(?P<sequence>\d{20})\.(?P<kind>version|change)")
+_KEPT = re.compile(r"(?P<consumer>.+)\.(?P<sequence>\d{20})\.(?P<kind>version|change)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -107,7 +107,7 @@ def decode(data: bytes, place: str, consumer: str) -> Record:
     fields = codec.decode(FORMAT, data, place)
     try:
         record = _record(fields)
-    except (KeyError, TypeError, ValueError, UsageError) as e:
+    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as e:
         raise Corrupt(f"{place}: not a record of positions: {e!r}", place=place) from e
     if record.consumer != consumer:
         raise Corrupt(
@@ -123,6 +123,8 @@ def _record(fields: Any) -> Record:
     positions: dict[str, dict[int, int]] = {}
     times: dict[str, dict[int, float]] = {}
     for topic, (partitions, offsets, at) in fields["positions"].items():
+        if not all(isinstance(column, list) for column in (partitions, offsets, at)):
+            raise TypeError(f"the columns of {topic!r} are not lists")
         if not partitions or sorted(set(map(_whole, partitions))) != partitions:
             raise ValueError(f"the partitions of {topic!r} are not in order")
         positions[topic] = dict(zip(partitions, map(_whole, offsets), strict=True))

@@ -48,19 +48,12 @@ def read(storage: Storage) -> Positions:
         if match:
             place = f"{storage.uri}/{entry.name}"
             offset = _offset(storage.get(entry.name, limit=_MAX_BYTES), place)
-            found.append(Position(match[1], int(match[2]), offset))
+            found.append(_checked(Position(match[1], int(match[2]), offset), place))
     if not found:
         raise NotFound(
             f"{storage.uri} has no topic-<t>-consumer-<c>.offset files", place=storage.uri
         )
-    try:
-        return Positions.of(found)
-    except PositionsInvalid as e:
-        raise UnsupportedFormat(
-            f"{storage.uri}: {e.message}",
-            hint="this position cannot be kept; move its file away and import the rest",
-            place=storage.uri,
-        ) from e
+    return Positions.of(found)
 
 
 def files(positions: Positions) -> dict[str, bytes]:
@@ -91,8 +84,8 @@ def plan_write(uri: str, positions: Positions) -> Plan:
 
 def write(uri: str, positions: Positions) -> None:
     """Write the files of the layout into a directory, which is made if it is missing."""
-    storage = LocalStorage.create(local_root(uri))
     wanted = files(positions)
+    storage = LocalStorage.create(local_root(uri))
     _refuse_others(storage, wanted)
     for name, data in wanted.items():
         storage.put_if_absent(name, data)
@@ -109,6 +102,18 @@ def _refuse_others(storage: Storage, wanted: Mapping[str, bytes]) -> None:
                 hint="write into a new directory",
                 place=place,
             )
+
+
+def _checked(position: Position, place: str) -> Position:
+    try:
+        Positions.of([position])
+    except PositionsInvalid as e:
+        raise UnsupportedFormat(
+            f"{place}: {e.message}",
+            hint="this position cannot be kept; move its file away and import the rest",
+            place=place,
+        ) from e
+    return position
 
 
 def _offset(data: bytes, place: str) -> int:

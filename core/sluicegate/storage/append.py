@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sluicegate.storage.calls import Calls
+
 
 def append_line(path: Path, fields: Mapping[str, Any]) -> None:
     """Add a line of JSON to a file that several processes append to, and fsync it."""
@@ -22,5 +24,8 @@ def append_line(path: Path, fields: Mapping[str, Any]) -> None:
         while rest:
             rest = rest[os.write(fd, rest) :]
         os.fsync(fd)
+        if size == 0:
+            # It may be new, and then its name has to last, too.
+            Calls().sync_path(path.absolute().parent)
     finally:
         os.close(fd)

@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
-from sluicegate.errors import Corrupt, NotFound, StorageFailed
+from sluicegate.errors import Corrupt, InvalidName, NotFound, StorageFailed
 from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Kind, Stat, split_key
 from sluicegate.storage.calls import Calls
 from sluicegate.storage.translate import File, Translated
@@ -83,14 +83,15 @@ class LocalStorage:
     def replace(
         self, key: str, data: bytes, *, keep_as: str | None = None, drop: tuple[str, ...] = ()
     ) -> None:
+        _check_beside(key, (*drop, *([] if keep_as is None else [keep_as])))
         with self._parent(key, create=True) as (directory, name):
             with self._temporary(directory, data, keep_mode_of=name) as temporary:
                 self._calls.rename(temporary, name, directory)
             if keep_as is not None:
-                self._link_also(directory, name, _single(keep_as))
+                self._link_also(directory, name, keep_as)
             for each in drop:
                 with suppress(FileNotFoundError):
-                    self._calls.unlink(_single(each), directory)
+                    self._calls.unlink(each, directory)
             self._calls.sync(directory)
 
     def link(self, source: str, key: str, *, replace: bool = False) -> None:
@@ -292,9 +293,12 @@ def _read_up_to(fd: int, count: int) -> bytes:
     return b"".join(chunks)
 
 
-def _single(name: str) -> str:
-    (only,) = split_key(name)
-    return only
+def _check_beside(key: str, names: Iterable[str]) -> None:
+    """Refuse names that are not beside the key, before anything is written."""
+    own = split_key(key)[-1]
+    for name in names:
+        if len(split_key(name)) != 1 or name == own:
+            raise InvalidName(f"{name!a:.80} is not another name in the directory of {key!a:.80}")
 
 
 def _is_temporary(name: str) -> bool:

@@ -43,59 +43,56 @@ def cut_back(log: Log, keep: int, *, numbered: bool) -> list[Edit]:
     listing = log.listing
     surplus = [str(n) for n in listing.batches if n > keep]
     surplus += [f"{n}.compact" for n in listing.compacts if n > keep]
+    missing = missing_below(listing, keep)
+    made: list[Edit] = []
+    if missing:
+        if not numbered or not any(n > keep for n in listing.compacts):
+            raise CannotCut(
+                f"{log.storage.uri}/{log.directory} cannot be cut back to {keep}: "
+                f"{missing[0]} is needed for it, and Spark has cleaned it up",
+                hint=f"the oldest it can be cut back to is {oldest_cut(listing)}",
+                place=f"{log.storage.uri}/{log.directory}",
+            )
+        made = _made_again(log, keep, missing)
+        surplus += [str(keep)] if f"{keep}.compact" in {_name(edit) for edit in made} else []
     edits = [
         edit for name in surplus for edit in remove_with_sums(log.storage, log.key(name), log.place)
     ]
-    missing = missing_below(listing, keep)
-    if missing and not (numbered and any(n > keep for n in listing.compacts)):
-        raise CannotCut(
-            f"{log.storage.uri}/{log.directory} cannot be cut back to {keep}: "
-            f"{missing[0]} is needed for it, and Spark has cleaned it up",
-            hint=f"the oldest it can be cut back to is {oldest_cut(listing)}",
-            place=f"{log.storage.uri}/{log.directory}",
-        )
-    return edits + [_made_again(log, name) for name in missing]
+    return edits + made
 
 
 def missing_below(listing: LogListing, keep: int) -> list[str]:
     """The files that a log ending with `keep` needs and does not have."""
-    if keep < 0:
-        return []
-    base = compact_below(listing, keep)
-    there = {str(n) for n in listing.batches} | {f"{n}.compact" for n in listing.compacts}
-    needed = [] if base is None else [f"{base}.compact"]
-    needed += [str(n) for n in range(0 if base is None else base + 1, keep + 1)]
-    return [name for name in needed if name not in there]
+    there = {str(n) for n in listing.batches}
+    base = max((n for n in listing.compacts if n <= keep), default=-1)
+    return [str(n) for n in range(base + 1, keep + 1) if str(n) not in there]
 
 
 def oldest_cut(listing: LogListing) -> int:
     """The oldest entry that the log can end with, by the files it has."""
-    newest = -1 if listing.last is None else listing.last
-    oldest = newest
+    oldest = -1 if listing.last is None else listing.last
     while oldest > 0 and not missing_below(listing, oldest - 1):
         oldest -= 1
     return oldest
 
 
-def compact_below(listing: LogListing, keep: int) -> int | None:
-    """The number of the compact file that Spark starts reading from, to get to `keep`."""
-    there = [n for n in listing.compacts if n <= keep]
-    if there:
-        return there[-1]
-    above = [n for n in listing.compacts if n > keep]
-    if not above:
-        return None
-    interval = above[1] - above[0] if len(above) > 1 else above[0] + 1
-    number = (keep + 1) // interval * interval - 1
-    return number if number >= 0 else None
+def _made_again(log: Log, keep: int, missing: list[str]) -> list[Edit]:
+    """What was cleaned up, from the entries of the compact file above it.
+
+    Without any compact file left, everything goes into one with the number `keep`: Spark takes its
+    interval from the only compact file there is, so this one is right whatever the interval was.
+    """
+    source = f"{min(n for n in log.listing.compacts if n > keep)}.compact"
+    if not any(n <= keep for n in log.listing.compacts):
+        return [Edit(log.place, log.key(f"{keep}.compact"), _entries(log, source, range(keep + 1)))]
+    return [
+        Edit(log.place, log.key(name), _entries(log, source, range(int(name), int(name) + 1)))
+        for name in missing
+    ]
 
 
-def _made_again(log: Log, name: str) -> Edit:
-    """A file that was cleaned up, from the entries of the compact file above it."""
-    number = int(name.removesuffix(".compact"))
-    source = min(n for n in log.listing.compacts if n > number)
-    wanted = range(number + 1) if name.endswith(".compact") else range(number, number + 1)
-    return Edit(log.place, log.key(name), _entries(log, f"{source}.compact", wanted))
+def _name(edit: Edit) -> str:
+    return edit.key.rpartition("/")[2]
 
 
 def _entries(log: Log, compact: str, wanted: range) -> Pieces:
