@@ -13,8 +13,12 @@ from dataclasses import dataclass
 
 from sluicegate.errors import NotFound
 from sluicegate.spark.change.edits import Edit, Pieces, Place, remove_with_sums
+from sluicegate.spark.file_log import needed_files
 from sluicegate.spark.log import LogListing, parse_object, stream_lines, whole
 from sluicegate.storage import Storage
+
+# Spark's default; what a log with compact files uses, these tell.
+_INTERVAL = 10
 
 
 class CannotCut(NotFound):
@@ -108,3 +112,30 @@ def _entries(log: Log, compact: str, wanted: range) -> Pieces:
                     yield b"\n" + line
 
     return pieces
+
+
+def expects_compact(log: Log, number: int) -> bool:
+    """Whether Spark expects a compact file of that number."""
+    if log.storage.stat(log.key(f".{number}.compact.crc")) is not None:
+        return True
+    compacts = log.listing.compacts
+    interval = compacts[-1] - compacts[-2] if len(compacts) > 1 else _INTERVAL
+    if len(compacts) == 1:
+        interval = compacts[0] + 1
+    return (number + 1) % interval == 0
+
+
+def empty_entry(log: Log, number: int) -> Edit:
+    """An entry without files, which keeps the log's numbers without a gap."""
+    if not expects_compact(log, number):
+        return Edit(log.place, log.key(str(number)), b"v1")
+
+    def pieces() -> Iterator[bytes]:
+        yield b"v1"
+        for name in needed_files(log.listing):
+            with log.storage.open(log.key(name)) as stream:
+                lines = stream_lines(stream, name)
+                next(lines)
+                yield from (b"\n" + line for line in lines if line)
+
+    return Edit(log.place, log.key(f"{number}.compact"), pieces)

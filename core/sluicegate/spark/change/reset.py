@@ -20,9 +20,12 @@ from sluicegate.reset import Known, Point, Range, ResetRefused, ResetSpec, Scena
 from sluicegate.spark.change import rollback
 from sluicegate.spark.change.draft import Draft, standing
 from sluicegate.spark.change.edits import Edit, Place, Roots, put
+from sluicegate.spark.change.logs import Log, empty_entry
 from sluicegate.spark.change.mends.logs import render
 from sluicegate.spark.checkpoint import Look, look_at
 from sluicegate.spark.commit_log import read_commit
+from sluicegate.spark.file_log import SINK_DIRECTORY
+from sluicegate.spark.log import list_log
 from sluicegate.spark.offset_log import OffsetEntry, OffsetKind, SourceOffset, read_offsets
 from sluicegate.spark.verify.data import ChainReader
 from sluicegate.storage import Storage
@@ -62,7 +65,8 @@ def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
         raise Corrupt(f"the plan's work names a source that is not there: {unknown[0]}")
     if look.operators:
         return _by_rollback(roots, look, newest, to, str(work.get("note", "")))
-    return _by_appending(look, newest, to, str(work.get("note", "")))
+    appended = _by_appending(look, newest, to, str(work.get("note", "")))
+    return _with_sink(appended, roots.get(Place.SINK), newest)
 
 
 def positions_of(offset: SourceOffset) -> list[Position]:
@@ -93,6 +97,26 @@ def _by_appending(look: Look, newest: OffsetEntry, to: Mapping[str, str], note: 
         edits=edits,
         newest=max(batches, default=newest.batch),
         preconditions=standing(look),
+    )
+
+
+def _with_sink(appended: Draft, sink: Storage | None, newest: OffsetEntry) -> Draft:
+    """The file sink's log has an entry for every batch; readers fail where one is missing."""
+    if not appended.edits:
+        return appended
+    if sink is None:
+        told = (
+            "If the query writes with Spark's file sink, name it with --sink: the sink's log needs "
+            "entries of these batches, too, or its readers fail."
+        )
+        return replace(appended, consequences=(*appended.consequences, told))
+    log = Log(sink, Place.SINK, SINK_DIRECTORY, list_log(sink, SINK_DIRECTORY))
+    edits = [empty_entry(log, batch) for batch in range(newest.batch + 1, appended.newest + 1)]
+    action = Action("add to", f"sink: {SINK_DIRECTORY}/", f"{len(edits)} entries without files")
+    return replace(
+        appended,
+        actions=(*appended.actions, action),
+        edits=(*edits, *appended.edits),
     )
 
 

@@ -20,7 +20,7 @@ from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.findings import Finding
 from sluicegate.plan import Choice
 from sluicegate.spark.change.edits import Edit, Place, drop_sums
-from sluicegate.spark.change.logs import Log, cut_back
+from sluicegate.spark.change.logs import Log, cut_back, expects_compact
 from sluicegate.spark.change.mends import Case, Mend, Remedy
 from sluicegate.spark.checkpoint import SOURCES
 from sluicegate.spark.file_log import SINK_DIRECTORY, needed_files, read_source_files
@@ -29,8 +29,6 @@ from sluicegate.spark.offset_log import OffsetKind, read_offsets
 from sluicegate.storage import Storage
 
 _SHOWN = 3
-# Spark's default; what a log with compact files uses, these tell.
-_INTERVAL = 10
 _PART = re.compile(r"part-(\d+)-[0-9a-f-]{36}")
 _NAME = re.compile(r"(?P<number>\d+)(?P<compact>\.compact)?")
 
@@ -67,7 +65,7 @@ def mend_source_gap(case: Case, finding: Finding) -> Remedy:
     if found is None:
         return ()
     number = int(found["number"])
-    if found["compact"] or _is_compact(log, number):
+    if found["compact"] or expects_compact(log, number):
         lines = _source_lines(case, log, number, source, besides=_before(log, number) or ())
         return _compact_again(case, log, number, lines)
     lines = _from_compact(log, number) or _source_lines(case, log, number, source)
@@ -107,7 +105,7 @@ def mend_sink_gap(case: Case, finding: Finding) -> Remedy:
     log = Log(sink, Place.SINK, SINK_DIRECTORY, list_log(sink, SINK_DIRECTORY))
     number = int(found["number"])
     lines = _sink_lines(log, number, _committed_ns(case, number))
-    if found["compact"] or _is_compact(log, number):
+    if found["compact"] or expects_compact(log, number):
         return _compact_again(case, log, number, lines)
     if lines is None:
         return _no_files(case, f"{SINK_DIRECTORY}/{name}")
@@ -141,17 +139,6 @@ def _before(log: Log, number: int) -> list[bytes] | None:
             return None
         entries += part.entries
     return entries
-
-
-def _is_compact(log: Log, number: int) -> bool:
-    """Whether Spark expects a compact file of that number."""
-    if log.storage.stat(log.key(f".{number}.compact.crc")) is not None:
-        return True
-    compacts = log.listing.compacts
-    interval = compacts[-1] - compacts[-2] if len(compacts) > 1 else _INTERVAL
-    if len(compacts) == 1:
-        interval = compacts[0] + 1
-    return (number + 1) % interval == 0
 
 
 def _from_compact(log: Log, number: int) -> list[bytes]:
