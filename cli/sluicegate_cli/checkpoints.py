@@ -34,7 +34,7 @@ def change_checkpoint(
     journal = checkpoint_journal(session, target, sink)
     plan = journal.plan(work)
     if into is None:
-        session.change(plan, lambda approval: journal.apply(plan, approval))
+        session.carry_out(journal, plan)
     else:
         _change_copy(session, target, plan, into)
 

@@ -20,9 +20,9 @@ def reset_spec(given: Mapping[str, Any], scope: Scope, *, clamp: bool) -> ResetS
     # Not by truth: --to-offset 0 is given, too.
     chosen = [name for name in OPTIONS if given.get(name) is not None and given[name] is not False]
     if len(chosen) != 1:
-        said = "none" if not chosen else " and ".join(f"--{name}" for name in chosen)
+        said = "none was" if not chosen else " and ".join(f"--{name}" for name in chosen) + " were"
         raise UsageError(
-            f"exactly one scenario is needed, {said} was given",
+            f"exactly one scenario is needed, {said} given",
             hint="choose one of " + ", ".join(f"--{name}" for name in OPTIONS),
         )
     name, value = chosen[0], given[chosen[0]]

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
-from sluicegate.errors import ChangeForbidden, NotConfirmed, UnsupportedFormat
+from sluicegate.errors import ChangeForbidden, Locked, NotConfirmed, UnsupportedFormat
 from sluicegate.storage import Storage, open_storage
 from sluicegate.target import Target, TargetKind, only_target, resolve
 from sluicegate_cli.output import Mode, Sink
@@ -100,6 +100,23 @@ class Session:
         uri = option or (named.sink if named else None)
         return open_storage(uri, read_only=True) if uri else None
 
+    def carry_out(
+        self,
+        journal: Journal,
+        plan: Plan,
+        apply: Callable[[Approval], Entry | None] | None = None,
+    ) -> None:
+        """Change a target by a plan of its journal, unless a living writer stands against it."""
+        try:
+            warning = journal.preflight(plan) if plan.actions else None
+        except Locked as e:
+            if not self.only_plans:
+                raise
+            warning = e.message
+        if warning:
+            self.sink.note(f"note: {warning}")
+        self.change(plan, apply or (lambda approval: journal.apply(plan, approval)))
+
     def change(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""
         from sluicegate_cli.views.plan import plan_view
@@ -113,13 +130,13 @@ class Session:
         self._check_policy()
         self._confirm(plan)
         entry = self._apply(plan, apply)
+        undo = undo_command(plan, entry) if entry and entry.undo == "yes" else None
+        if self.sink.mode is not Mode.JSON:
+            # First of all, and beside the result: that it was done must not be lost with it.
+            done = f"Done: {entry.id}." if entry else "Done."
+            self.sink.note(done + (f" Undo it with: {undo}" if undo else ""))
         if self.sink.mode is not Mode.TABLE:
-            self.sink.show(plan_view(plan, applied=True, entry=entry))
-        elif entry is None:
-            self.sink.note("Done.")
-        else:
-            undo = f" Undo it with: {undo_command(plan, entry)}" if entry.undo == "yes" else ""
-            self.sink.note(f"Done: {entry.id}.{undo}")
+            self.sink.show(plan_view(plan, applied=True, entry=entry, undo=undo))
 
     def _confirm(self, plan: Plan) -> None:
         """Show the plan where the question is asked, and ask, unless `--yes` was said."""
@@ -155,11 +172,14 @@ class Session:
         from sluicegate.saved_plan import DEFAULT_LIFETIME, save
 
         assert self.plan_out is not None
-        from sluicegate_cli.views.plan import saved_view
+        from sluicegate_cli.views.plan import saved_lines, saved_view
 
         self._check_reason(self.reason)
-        lifetime = parse_duration(self.expires) if self.expires else DEFAULT_LIFETIME
+        lifetime = DEFAULT_LIFETIME if self.expires is None else parse_duration(self.expires)
         saved = save(plan, self.plan_out, self.reason, lifetime)
+        if self.sink.mode is Mode.TSV:
+            for line in saved_lines(saved):
+                self.sink.note(line)
         self.sink.show(saved_view(saved))
 
     def _check_policy(self) -> None:

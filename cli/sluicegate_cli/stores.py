@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from sluicegate.errors import Locked, NotFound, StorageFailed, UsageError
+from sluicegate.errors import NotFound, StorageFailed, UsageError
 from sluicegate.offsets import LockFileOffsetStore, reference
 from sluicegate.offsets.changes import StoreChange
 from sluicegate.offsets.journal import StoreJournal
@@ -40,16 +40,7 @@ def change_store(
 ) -> None:
     """Plan a change of a store and take it to its end."""
     journal = StoreJournal(store, name=target.configured_name)
-    plan = journal.plan(change.to_work())
-    try:
-        warning = journal.check_writer(change)
-    except Locked as e:
-        if not session.only_plans:
-            raise
-        warning = e.message
-    if warning and plan.actions:
-        session.sink.note(f"note: {warning}")
-    session.change(plan, lambda approval: journal.apply(plan, approval))
+    session.carry_out(journal, journal.plan(change.to_work()))
 
 
 def scope_of(topics: list[str] | None, all_topics: bool, known: list[str]) -> Scope:
@@ -81,11 +72,16 @@ def read_positions(place: str, form: PositionsForm | None = None) -> Positions:
     if len(data) > _MAX_BYTES:
         raise UsageError(f"{place} has more than {_MAX_BYTES} bytes", hint="see what file it is")
     try:
-        return parse(data.decode("utf-8-sig"), form)
+        found = parse(data.decode("utf-8-sig"), form)
     except UnicodeDecodeError as e:
         raise UsageError(f"{place}, byte {e.start}: not UTF-8", hint="see what file it is") from e
     except UsageError as e:
         raise type(e)(f"{place}: {e.message}", hint=e.hint) from e
+    if not len(found):
+        raise UsageError(f"{place} has no positions", hint="see what file it is")
+    if len(found) > _MAX_POSITIONS:
+        raise UsageError(f"{place} has more than {_MAX_POSITIONS:,} positions")
+    return found
 
 
 def _read(place: str) -> bytes:
@@ -96,9 +92,11 @@ def _read(place: str) -> bytes:
         with local_root(place).open("rb") as stream:
             return stream.read(_MAX_BYTES + 1)
     except FileNotFoundError as e:
-        raise NotFound(f"{place} does not exist", place=place) from e
+        raise NotFound(f"{place} does not exist", hint="check the path", place=place) from e
     except OSError as e:
-        raise StorageFailed(f"{place}: {(e.strerror or str(e)).lower()}", place=place) from e
+        reason = (e.strerror or str(e)).lower()
+        raise StorageFailed(f"{place}: {reason}", hint="name a file", place=place) from e
 
 
 _MAX_BYTES = 64 * 1024 * 1024
+_MAX_POSITIONS = 1_000_000

@@ -51,11 +51,7 @@ UNMARKED = rule(
 def open_home(uri: str) -> Mark:
     """The marker of the home at a URI, or `NotFound` / `Corrupt`."""
     storage = open_storage(uri, read_only=True)
-    return MARKER.read(
-        storage,
-        missing="mount its disk, or name another with --home; a new one: "
-        f"sluicegate init --home {quote(storage.uri)}",
-    )
+    return MARKER.read(storage, make=f"sluicegate init --home {quote(storage.uri)}")
 
 
 def check_home(uri: str) -> list[Finding]:

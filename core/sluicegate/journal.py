@@ -51,6 +51,10 @@ class Entry:
     plan_digest: str | None = None
     planned_by: str | None = None
 
+    def fields(self) -> dict[str, Any]:
+        """As plain values, for documents."""
+        return asdict(self) | {"at": units.utc(self.at) if self.at else None}
+
 
 class Journal(Protocol):
     """The changes of one target."""
@@ -63,6 +67,9 @@ class Journal(Protocol):
 
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
         """The inverse of an operation, on top of what is there now; None: of the newest change."""
+
+    def preflight(self, plan: Plan) -> str | None:
+        """`Locked` if a living writer stands against a plan; a warning if that cannot be told."""
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         """Do it, under the target's lock; `Drifted` if the preconditions no longer hold."""
@@ -84,7 +91,7 @@ def log_intent(path: Path, plan: Plan, approval: Approval) -> None:
 def log_change(path: Path, plan: Plan, approval: Approval, entry: Entry | None) -> None:
     """Add to the installation's audit log that a change was made."""
     try:
-        append_line(path, _line("applied", plan, approval) | (asdict(entry) if entry else {}))
+        append_line(path, _line("applied", plan, approval) | (entry.fields() if entry else {}))
     except OSError as e:
         made = entry.id if entry else plan.title
         raise StorageFailed(

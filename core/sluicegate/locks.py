@@ -290,7 +290,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 def _refused(path: Path, error: OSError) -> StorageFailed:
     reason = (error.strerror or str(error)).lower()
-    return StorageFailed(f"cannot open {path} to look at locks: {reason}", place=str(path))
+    return StorageFailed(f"cannot open the lock {path}: {reason}", place=str(path))
 
 
 def _read_note(path: Path) -> list[Holder]:

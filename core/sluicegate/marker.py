@@ -39,21 +39,26 @@ class Marker:
         """The frame of the file."""
         return codec.Format(self.kind, version=1, max_body=_MAX_BODY)
 
-    def read(self, storage: Storage, *, missing: str) -> Mark:
-        """What the marker says, or `NotFound` with the hint `missing`, or `Corrupt`."""
+    def read(self, storage: Storage, *, make: str) -> Mark:
+        """What the marker says, or `NotFound` / `Corrupt`; `make` is the command that makes one."""
         place = f"{storage.uri}/{self.name}"
         try:
             data = storage.get(self.name, limit=self.format.max_frame)
         except NotFound as e:
             raise NotFound(
                 f"{storage.uri} is not {self.what}: {place} does not exist",
-                hint=missing,
+                hint=f"mount its disk, or check the path; a new one: {make}",
                 place=place,
             ) from e
-        match codec.decode(self.format, data, place):
+        again = f"restore it from a backup, or move it away and run: {make}"
+        try:
+            fields = codec.decode(self.format, data, place)
+        except Corrupt as e:
+            raise Corrupt(e.message, hint=again, place=place) from e
+        match fields:
             case {"id": str(identity), "created_at": float(created_at)}:
                 return Mark(identity, created_at)
-        raise Corrupt(f"{place}: the marker lacks its id or creation time", place=place)
+        raise Corrupt(f"{place}: it lacks its id or creation time", hint=again, place=place)
 
     def create(self, storage: Storage, reason: str | None = None) -> bool:
         """Mark a directory; False if somebody did so first."""

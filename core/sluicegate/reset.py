@@ -17,12 +17,13 @@ from sluicegate.errors import NotFound, UsageError
 from sluicegate.positions import MAX_OFFSET, Positions
 
 Partition = tuple[str, int]
+_SHOW = "see the positions with: sluicegate offsets show TARGET"
 
 
 class ResetRefused(UsageError):
     """A reset that cannot be planned: out of range, or it needs what is not known here."""
 
-    default_hint = "see the positions with: sluicegate offsets show TARGET"
+    default_hint = _SHOW
 
 
 class Scenario(Enum):
@@ -143,10 +144,10 @@ def check_scope(positions: Positions, scope: Scope) -> None:
         there = positions.by_topic.get(topic)
         if there is None:
             known = ", ".join(sorted(positions.by_topic)) or "none"
-            raise NotFound(f"there is no topic {topic!r}; known topics: {known}")
+            raise NotFound(f"there is no topic {topic!r}; known topics: {known}", hint=_SHOW)
         missing = sorted((partitions or frozenset()) - there.keys())
         if missing:
-            raise NotFound(f"topic {topic!r} has no partition {missing[0]}")
+            raise NotFound(f"topic {topic!r} has no partition {missing[0]}", hint=_SHOW)
 
 
 def _aims(positions: Positions, known: Known, spec: ResetSpec) -> dict[Partition, int]:
@@ -192,6 +193,8 @@ def _from_file(positions: Positions, spec: ResetSpec) -> dict[Partition, int]:
                 hint="add partitions with: sluicegate offsets import",
             )
         aims[each.topic, each.partition] = each.offset
+    if not any(spec.scope.has(*each) for each in aims):
+        raise NotFound("the file has no position of what --topic names", hint="see the file")
     return aims
 
 

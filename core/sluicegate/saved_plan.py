@@ -19,6 +19,7 @@ from sluicegate.errors import (
     Corrupt,
     Drifted,
     NotConfirmed,
+    NotFound,
     SluicegateError,
     StorageFailed,
     UnsupportedFormat,
@@ -97,6 +98,8 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
     }
     document["digest"] = _digest(document)
     path = local_root(place).absolute()
+    if not path.parent.is_dir():
+        raise NotFound(f"there is no directory {path.parent}", hint="check the path", place=place)
     if not LocalStorage(path.parent).put_if_absent(path.name, _rendered(document)):
         raise SluicegateError(
             f"{place} exists already; a plan never overwrites a file",
@@ -141,6 +144,8 @@ def _saved(document: dict[str, Any], place: str) -> SavedPlan:
         work=dict(document["work"]),
     )
     assert plan.subject
+    for each in plan.preconditions:
+        _text(each.what)
     for text in (plan.subject.kind, plan.subject.uri, document["digest"]):
         _text(text)
     for text in (plan.subject.name, plan.subject.identity, document["reason"]):

@@ -115,6 +115,9 @@ def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None
     if kind is not None:
         _is_directory(uri)
         return Target(word, uri, kind, "you said so with --as", configured)
+    if isinstance(named, NamedTarget) and named.role == "offsets" and not _holds_anything(uri):
+        # A disk that is not mounted; as a store it is refused with the right words.
+        return Target(word, uri, TargetKind.OFFSET_STORE, "configured as offsets", configured)
     return Target(word, uri, *detect(uri), configured)
 
 
@@ -208,6 +211,10 @@ def _unknown_name(word: str, config: Config) -> NotFound:
         f"known names: {', '.join(names)}" if names else "no targets are named in sluicegate.toml"
     )
     return NotFound(f"there is no target or file called {word!r}; {known}")
+
+
+def _holds_anything(uri: str) -> bool:
+    return not _is_directory(uri) or bool(open_storage(uri, read_only=True).list())
 
 
 def _is_directory(uri: str) -> bool:

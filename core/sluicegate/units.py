@@ -37,6 +37,11 @@ def size(count: int) -> str:
     return f"{amount:.1f} {_SIZES[-1]}"
 
 
+def events(count: int) -> str:
+    """A number of events: `1 event`, `1,200 events`."""
+    return f"{count:,} event" + ("" if count == 1 else "s")
+
+
 def utc(timestamp: float) -> str:
     """A moment as ISO 8601 in UTC, to the second; beyond the calendar, the bare number."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -44,7 +45,8 @@ def run(
     journal = _journal(session, saved)
     found = review(journal, saved)
     if isinstance(found, Plan):
-        session.change(found, lambda approval: _apply(journal, saved, found, approval))
+        apply = partial(_apply, journal, saved, found)
+        session.carry_out(journal, found, apply)
     else:
         session.sink.note(f"Applied already, as {found.id} at {units.utc(found.at)}.")
         done = replace(saved.plan, actions=())

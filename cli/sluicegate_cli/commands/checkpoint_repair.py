@@ -53,7 +53,7 @@ def run(
         "query_id": _uuid(query_id),
     }
     plan = journal.plan_finish() or journal.plan(work)
-    session.change(plan, lambda approval: journal.apply(plan, approval))
+    session.carry_out(journal, plan)
     return ProblemsFound.exit_code if plan.choices else EXIT_DONE
 
 

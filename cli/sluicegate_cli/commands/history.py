@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -47,14 +46,10 @@ def _view(uri: str, entries: list[Entry], limit: int) -> View:
     more = [f"{hidden} older entries; see them with --limit {len(entries)}"] if hidden else []
     return View(
         schema="sluicegate.history",
-        document={"target": uri, "entries": [_fields(e) for e in shown], "hidden": hidden},
+        document={"target": uri, "entries": [e.fields() for e in shown], "hidden": hidden},
         tables=[Table(columns, rows)],
         lines=more if entries else ["Nothing was committed or changed yet."],
     )
-
-
-def _fields(entry: Entry) -> dict[str, object]:
-    return asdict(entry) | {"at": units.utc(entry.at) if entry.at else None}
 
 
 def _user(entry: Entry) -> str:

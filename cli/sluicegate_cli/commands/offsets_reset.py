@@ -93,7 +93,7 @@ def run(
     if found.kind is TargetKind.SPARK_CHECKPOINT:
         refuse_option("--consumer", consumer, "offset stores")
         storage = session.spark_checkpoint(target, as_)
-        scope = scope_of(topic, all_topics, known_topics(storage))
+        scope = scope_of(topic, all_topics, [] if from_file else known_topics(storage))
         spec = reset_spec(given, scope, clamp=clamp)
         work = {"operation": "reset", "to": wanted_offsets(storage, spec), "note": str(spec)}
         change_checkpoint(session, found, sink, work, into)
@@ -102,6 +102,7 @@ def run(
     refuse_option("--into", into, "Spark checkpoints")
     store = open_store(session, found)
     name = store.choose(consumer)
-    scope = scope_of(topic, all_topics, operations.topics(store, name))
+    known = [] if from_file else operations.topics(store, name)
+    scope = scope_of(topic, all_topics, known)
     change = operations.reset(store, name, reset_spec(given, scope, clamp=clamp), force=force)
     change_store(session, found, store, change)

@@ -11,7 +11,7 @@ import typer
 from sluicegate.config import NamedTarget
 from sluicegate.errors import EXIT_DONE, ChangeForbidden, NotFound, UnsupportedFormat, UsageError
 from sluicegate.spark.submit import Ready, Request, parse_conf, parse_list, prepare, submit
-from sluicegate_cli.output import Mode
+from sluicegate_cli.output import Mode, next_command
 from sluicegate_cli.session import Session
 from sluicegate_cli.views.running import display
 from sluicegate_cli.views.submit import failure_lines, outcome_view, ready_view, summary
@@ -138,7 +138,7 @@ def _start(session: Session, ready: Ready, log_dir: Path) -> int:
     else:
         for line in failure_lines(outcome):
             session.sink.note(line)
-    if error := outcome.error():
+    if error := outcome.error(next_command):
         raise error
     if not is_json:
         session.sink.note(summary(outcome))

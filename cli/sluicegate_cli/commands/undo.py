@@ -36,4 +36,4 @@ def run(
     session = Session.of(ctx)
     journal = session.journal(session.target(target, as_), consumer)
     plan = journal.plan_undo(op, force=force)
-    session.change(plan, lambda approval: journal.apply(plan, approval))
+    session.carry_out(journal, plan)

@@ -12,20 +12,29 @@ from sluicegate_cli.output import Table, View
 from sluicegate_cli.output.view import Cell
 
 
-def plan_view(plan: Plan, *, applied: bool = False, entry: Entry | None = None) -> View:
-    """A plan; once it is applied, with the operation it became."""
+def plan_view(
+    plan: Plan, *, applied: bool = False, entry: Entry | None = None, undo: str | None = None
+) -> View:
+    """A plan; once it is applied, with the operation it became and the command that undoes it."""
     return View(
         schema="sluicegate.plan",
         document=_document(plan)
-        | {"applied": applied, "operation": asdict(entry) if entry else None},
+        | {"applied": applied, "operation": entry.fields() if entry else None, "undo": undo},
         tables=_tables(plan),
         lines=[] if plan.actions or plan.choices else ["Nothing to do."],
     )
 
 
+def saved_lines(saved: SavedPlan) -> list[str]:
+    """Where a plan was saved, and the command that applies it."""
+    return [
+        f"Saved as {saved.place}, to be applied until {saved.expires}. Nothing was changed.",
+        f"Apply it with: sluicegate apply {quote(saved.place)} --expect {saved.digest}",
+    ]
+
+
 def saved_view(saved: SavedPlan) -> View:
-    """A plan that was saved instead of applied, and the command that applies it."""
-    command = f"sluicegate apply {quote(saved.place)} --expect {saved.digest}"
+    """A plan that was saved instead of applied."""
     return View(
         schema="sluicegate.plan",
         document=_document(saved.plan)
@@ -35,10 +44,7 @@ def saved_view(saved: SavedPlan) -> View:
             "saved": {"file": saved.place, "digest": saved.digest, "expires": saved.expires},
         },
         tables=_tables(saved.plan),
-        lines=[
-            f"Saved as {saved.place}, to be applied until {saved.expires}. Nothing was changed.",
-            f"Apply it with: {command}",
-        ],
+        lines=saved_lines(saved),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluicegate import units
 from sluicegate.errors import Corrupt
 from sluicegate.journal import Approval
 from sluicegate.offsets.base import Partition, Update
@@ -137,13 +138,14 @@ def consequences(actions: tuple[Action, ...]) -> list[str]:
     if back:
         count = -sum(a.delta or 0 for a in back)
         told.append(
-            f"Re-reads {count:,} events of {_places(back)}. Their effects happen again unless the "
-            "consumer recognises what it has seen."
+            f"Re-reads {units.events(count)} of {_places(back)}. Their effects happen again "
+            "unless the consumer recognises what it has seen."
         )
     if on:
         count = sum(a.delta or 0 for a in on)
         told.append(
-            f"Skips {count:,} events of {_places(on)}: those it has not read by now it never reads."
+            f"Skips {units.events(count)} of {_places(on)}: what it has not read by now it never "
+            "reads."
         )
     if fresh:
         told.append(f"{_places(fresh)} had no position; the consumer starts where this says.")
@@ -167,8 +169,8 @@ def _action(topic: str, partition: int, old: int | None, new: int | None) -> Act
     if old is None:
         return Action("set", place, "had no position", old, new)
     if new < old:
-        return Action("rewind", place, f"re-reads {old - new:,} events", old, new)
-    return Action("skip", place, f"skips {new - old:,} events", old, new)
+        return Action("rewind", place, f"re-reads {units.events(old - new)}", old, new)
+    return Action("skip", place, f"skips {units.events(new - old)}", old, new)
 
 
 def _summary(actions: tuple[Action, ...], note: str) -> str:

@@ -55,7 +55,7 @@ class StoreJournal:
             operation = self._newest_change()
         consumer, _, number = operation.rpartition("@")
         if consumer not in self._consumers() or not _NUMBER.fullmatch(number):
-            raise NothingToUndo(f"there is no operation {operation!r} in {self._uri}")
+            raise self._nothing(f"there is no operation {operation!r} in {self._uri}")
         before = self._before(consumer, int(number))
         change = StoreChange(
             "undo",
@@ -68,8 +68,8 @@ class StoreJournal:
         )
         return self.plan(change.to_work())
 
-    def check_writer(self, change: StoreChange) -> str | None:
-        """`Locked` if a living process uses the consumer; a warning if that cannot be told."""
+    def preflight(self, plan: Plan) -> str | None:
+        change = StoreChange.from_work(plan.work)
         if change.operation == RESTORE or change.force:
             return None
         last = self._refuse_living(change.consumer)
@@ -108,7 +108,8 @@ class StoreJournal:
             raise Locked(
                 f"consumer {consumer} is in use: its last commit, {last.id} at "
                 f"{units.utc(last.at)}, was made by {last.by}, and {last.by.process_state()}",
-                hint="stop it first, or add --force if that process no longer uses this consumer",
+                hint="stop it first; or, if that process no longer uses this consumer, plan the "
+                "change with --force",
             )
         return last
 
@@ -199,16 +200,21 @@ class StoreJournal:
             hint=f"undo a commit with --op; see: sluicegate history {quote(self._uri)}",
         )
 
+    def _nothing(self, message: str) -> NothingToUndo:
+        return NothingToUndo(
+            message, hint=f"see what can be undone with: sluicegate history {quote(self._uri)}"
+        )
+
     def _before(self, consumer: str, number: int) -> dict[Partition, int | None]:
         """The positions that an operation touched, as they were before it."""
         records = self._store.records(consumer)
         sound = {r.sequence: r for r in records if isinstance(r, Record)}
         record = sound.get(number)
         if record is None:
-            raise NothingToUndo(f"{consumer}@{number} is not kept, or cannot be read")
+            raise self._nothing(f"{consumer}@{number} is not kept, or cannot be read")
         undo = _undo_state(record, sound, _undone(sound))
         if undo != "yes":
-            raise NothingToUndo(f"{record.id} cannot be undone: {undo}")
+            raise self._nothing(f"{record.id} cannot be undone: {undo}")
         if record.change and record.change.before is not None:
             return {(topic, partition): old for topic, partition, old in record.change.before}
         older = sound[number - 1].positions if number > 1 else Positions({})
@@ -246,6 +252,9 @@ class StoreJournal:
         """The consumer to restore, if its file is damaged; among several it must be named."""
         consumers = self._consumers()
         damaged = [name for name in consumers if self._is_damaged(name)]
+        if not damaged and len(consumers) == 1:
+            # What cannot be read for another reason must not pass for "nothing to undo".
+            self._store.newest(consumers[0])
         if damaged and len(consumers) > 1:
             raise StoreDamaged(
                 f"the file of consumer {damaged[0]} is damaged",

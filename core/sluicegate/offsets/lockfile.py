@@ -152,6 +152,13 @@ class LockFileOffsetStore(OffsetStore):
             raise NotFound(f"there is no consumer {consumer!r} in {self.uri}; {there}")
         if len(known) == 1:
             return known[0]
+        if not known:
+            raise NotFound(
+                f"{self.uri} has no consumers yet",
+                hint=f"set positions with: sluicegate offsets import {quote(self.uri)} FILE "
+                "--consumer NAME",
+                place=self.uri,
+            )
         raise UsageError(
             f"no consumer was given, and {self.uri} has {len(known)}; {there}",
             hint="name one with --consumer",
@@ -307,11 +314,7 @@ class LockFileOffsetStore(OffsetStore):
             )
 
     def _read_mark(self) -> Mark:
-        return MARKER.read(
-            self.storage,
-            missing="mount its disk, or check the path; a new one: "
-            f"sluicegate init --store {quote(self.storage.uri)}",
-        )
+        return MARKER.read(self.storage, make=f"sluicegate init --store {quote(self.storage.uri)}")
 
     def _place(self, consumer: str) -> str:
         return f"{self.uri}/{consumer}{SUFFIX}"

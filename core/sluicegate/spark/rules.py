@@ -243,6 +243,14 @@ CHANGE_INTERRUPTED = rule(
     "offsets file is Sluicegate's barrier and no log entry. Nothing is lost: the operation can be "
     "finished with `sluicegate checkpoint repair`, or taken back with `sluicegate undo`.",
 )
+LOG_SUM_LEFT = rule(
+    "SG-LOG-SUM-LEFT",
+    Severity.ERROR,
+    "the checksum of a deleted log entry is left",
+    "An entry of a log was deleted by hand, and Hadoop's hidden `.N.crc` of it was not. Spark "
+    "cannot write that entry again: the query dies with `Multiple streaming queries are "
+    "concurrently using` or CONCURRENT_STREAM_LOG_UPDATE. The checksum must go, too.",
+)
 WRITERS_TWO = rule(
     "SG-WRITERS-TWO",
     Severity.ERROR,

@@ -164,7 +164,7 @@ class LocalStorage:
             fd = os.open(name, _FILE, dir_fd=directory)
             if not st.S_ISREG(os.fstat(fd).st_mode):
                 os.close(fd)
-                raise StorageFailed(f"{self._shown(key)} is not a regular file")
+                raise StorageFailed(f"{self._shown(key)} is not a regular file", hint="name a file")
             return fd
 
     def _link(self, directory: int, name: str, data: bytes | Iterable[bytes]) -> bool:

@@ -64,7 +64,7 @@ def _as_ours(e: OSError, place: Path, inside: Path | None) -> NotFound | Storage
     if inside and e.errno in (errno.ELOOP, errno.ENOTDIR) and _has_link(place, inside):
         return StorageFailed(
             f"{place} is or passes through a symbolic link, which is not followed",
-            hint="name the link's own target instead, or replace the link by a directory",
+            hint="name the link's own target instead, or replace the link by what it leads to",
             place=str(place),
         )
     reason = (e.strerror or str(e)).lower()

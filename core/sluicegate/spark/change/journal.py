@@ -76,6 +76,10 @@ class CheckpointJournal:
         kind = _FINISH if stuck.progress is Progress.HALF_WAY else _TAKE_BACK
         return self.plan({"operation": kind, "undoes": stuck.record.id})
 
+    def preflight(self, plan: Plan) -> str | None:
+        del plan
+        return None
+
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         with self._lock().hold():
             work = plan.work

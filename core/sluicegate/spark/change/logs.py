@@ -45,8 +45,8 @@ def cut_back(log: Log, keep: int, *, numbered: bool) -> list[Edit]:
     With `numbered` entries, what Spark has cleaned up is made again where it is needed.
     """
     listing = log.listing
-    surplus = [str(n) for n in listing.batches if n > keep]
-    surplus += [f"{n}.compact" for n in listing.compacts if n > keep]
+    surplus = [str(n) for n in (*listing.batches, *listing.deleted) if n > keep]
+    surplus += [f"{n}.compact" for n in (*listing.compacts, *listing.deleted) if n > keep]
     missing = missing_below(listing, keep)
     made: list[Edit] = []
     if missing:

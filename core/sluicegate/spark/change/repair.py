@@ -26,6 +26,7 @@ HEALERS: dict[str, Healer] = {
     rules.METADATA_DAMAGED.code: logs.mend_metadata,
     rules.REPARTITION_HALF_DONE.code: logs.mend_repartition,
     rules.PARTITIONS_CHANGED.code: logs.mend_partitions,
+    rules.LOG_SUM_LEFT.code: logs.mend_left_sum,
     rules.STATE_AHEAD.code: state.mend_ahead,
     rules.STATE_MISSING.code: state.mend_state,
     rules.STATE_CORRUPT.code: state.mend_state,

@@ -138,7 +138,8 @@ def _refusal(look: Look, to: int, fault: str, reader: ChainReader) -> CannotRoll
 def _parts(roots: Roots, look: Look, entry: OffsetEntry) -> Iterator[tuple[str, str, list[Edit]]]:
     """Verb, place and edits of everything that has to go, directory by directory."""
     for name, listing in (("offsets", look.offsets), ("commits", look.commits)):
-        keys = [f"{name}/{batch}" for batch in listing.batches if batch > entry.batch]
+        above = {b for b in (*listing.batches, *listing.deleted) if b > entry.batch}
+        keys = [f"{name}/{batch}" for batch in sorted(above)]
         edits = [edit for key in keys for edit in remove_with_sums(look.storage, key)]
         if edits:
             yield "remove", f"{name}/ above {entry.batch}", edits
@@ -200,7 +201,7 @@ def _consequences(roots: Roots, look: Look, entry: OffsetEntry) -> Iterator[str]
         newest = None
     events = events_between(entry, newest)
     if events is not None:
-        yield f"Re-reads {events:,} events, if the broker still holds them."
+        yield f"Re-reads {units.events(events)}, if the broker still holds them."
     sink = roots.get(Place.SINK)
     if sink is not None:
         yield (
@@ -209,7 +210,8 @@ def _consequences(roots: Roots, look: Look, entry: OffsetEntry) -> Iterator[str]
         )
     else:
         yield (
-            f"A sink that recognises batches by their number (Spark's file sink, Delta, a table of "
-            f"batch ids) skips {span} when they come again: what they then hold and did not hold "
-            "before is lost. Of a file sink, name the directory with --sink."
+            "A sink that recognises batches by their number (Delta, a table of batch ids) must "
+            f"forget {span} first, or it skips them when they come again: rows are lost, and a "
+            "query with state fails, since what is skipped is not computed. Of Spark's file sink, "
+            "name the directory with --sink."
         )

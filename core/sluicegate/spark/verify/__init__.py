@@ -13,6 +13,7 @@ from sluicegate.findings import Finding, Severity, worst_first
 from sluicegate.spark import rules
 from sluicegate.spark.checkpoint import Look, look_at
 from sluicegate.spark.commit_log import read_commit
+from sluicegate.spark.log import LogListing
 from sluicegate.spark.verify.logs import check_commits, check_metadata, check_offsets
 from sluicegate.spark.verify.sources import check_sources
 from sluicegate.storage import Storage
@@ -79,6 +80,7 @@ def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iter
     yield from check_commits(look)
     yield from check_sources(look, read_data=read_data)
     yield from _check_temporary(look)
+    yield from _check_left_sums(look)
     # What a checkpoint does not have need not be imported: `status` runs this for every target.
     if look.operators or _has_state_ids(look):
         from sluicegate.spark.verify.state import check_state
@@ -99,10 +101,23 @@ def _has_state_ids(look: Look) -> bool:
         return False
 
 
-def _check_temporary(look: Look) -> Iterator[Finding]:
+def _logs(look: Look) -> dict[str, LogListing]:
     logs = {"offsets": look.offsets, "commits": look.commits}
-    logs |= {f"sources/{name}": listing for name, listing in look.sources.items()}
-    for directory, listing in logs.items():
+    return logs | {f"sources/{name}": listing for name, listing in look.sources.items()}
+
+
+def _check_left_sums(look: Look) -> Iterator[Finding]:
+    """Checksums of entries that will be written again, and cannot be."""
+    repair = f"sluicegate checkpoint repair {look.storage.uri}"
+    for directory, listing in _logs(look).items():
+        newest = -1 if listing.last is None else listing.last
+        for number in (n for n in listing.deleted if n > newest):
+            place = f"{look.storage.uri}/{directory}/.{number}.crc"
+            yield rules.LOG_SUM_LEFT.at(place, repair=repair)
+
+
+def _check_temporary(look: Look) -> Iterator[Finding]:
+    for directory, listing in _logs(look).items():
         if listing.temporary:
             detail = f"{len(listing.temporary)} files, such as {listing.temporary[0]}"
             yield rules.TEMPORARY_FILES.at(f"{look.storage.uri}/{directory}", detail)

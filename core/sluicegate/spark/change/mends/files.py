@@ -190,16 +190,18 @@ def _sink_lines(log: Log, number: int, committed_ns: int | None) -> list[bytes] 
     samples: list[bytes] = []
     after, before = 0, committed_ns or 1 << 63
     for name in needed_files(log.listing):
-        part, written = _read(log, name), log.storage.stat(log.key(name))
-        if part is None or written is None:
+        part = _read(log, name)
+        if part is None:
             continue
         samples = list(part.entries) or samples
-        named |= {unquote(json.loads(entry)["path"]).rpartition("/")[2] for entry in part.entries}
-        own = int(name.partition(".")[0])
-        if own < number:
-            after = max(after, written.modified_ns)
-        elif own > number:
-            before = min(before, written.modified_ns)
+        entries = [json.loads(entry) for entry in part.entries]
+        named |= {unquote(entry["path"]).rpartition("/")[2] for entry in entries}
+        # By what the log says of its files: the log itself may have been copied since.
+        times = [entry["modificationTime"] * 10**6 for entry in entries]
+        if int(name.partition(".")[0]) < number:
+            after = max([after, *(t + 10**6 - 1 for t in times)])
+        else:
+            before = min([before, *times])
     found = [
         file
         for file in _data_files(log.storage)

@@ -9,7 +9,7 @@ from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.findings import Finding
 from sluicegate.plan import Choice
 from sluicegate.positions import to_spark
-from sluicegate.spark.change.edits import drop_sums, put, remove_with_sums
+from sluicegate.spark.change.edits import Edit, Place, drop_sums, put, remove_with_sums
 from sluicegate.spark.change.mends import Case, Mend, Remedy
 from sluicegate.spark.checkpoint import METADATA
 from sluicegate.spark.commit_log import read_commit
@@ -79,6 +79,16 @@ def mend_repartition(case: Case, finding: Finding) -> Remedy:
     edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
     told = "The repartition did not happen; the query goes on with the partitions it had."
     return Mend(f"remove offsets/{batch}", told, edits)
+
+
+def mend_left_sum(case: Case, finding: Finding) -> Remedy:
+    """The checksum of an entry that was deleted: it keeps Spark from writing the entry again."""
+    directory, _, name = case.key_of(finding).rpartition("/")
+    number = name.strip(".").partition(".")[0]
+    keys = [f"{directory}/.{number}.crc", f"{directory}/.{number}.compact.crc"]
+    edits = [Edit(Place.CHECKPOINT, key) for key in keys if case.storage.stat(key) is not None]
+    told = "Checksums of entries that are no longer there, which would stop the query."
+    return Mend(f"remove {directory}/.{number}.crc", told, tuple(edits))
 
 
 def mend_partitions(case: Case, _finding: Finding) -> Remedy:
