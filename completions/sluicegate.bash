@@ -63,7 +63,7 @@ _sluicegate_at() {
     '')
         group=1 options=(--home --config --json --no-color --version -h --help)
         case $2 in
-        0) kind=words choices=(init demo status explain checkpoint offsets audit history undo apply locks doctor) ;;
+        0) kind=words choices=(init demo status explain checkpoint offsets audit submit history undo apply locks doctor) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -149,7 +149,7 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint repair')
-        options=(--sink --read-data --offsets --query-id --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--sink --read-data --offsets --query-id --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --sink) kind=directories ;;
@@ -164,7 +164,7 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint rollback')
-        options=(--to --to-datetime --sink --into --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--to --to-datetime --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --to) kind=text ;;
@@ -222,7 +222,7 @@ _sluicegate_at() {
         esac
         ;;
     'offsets reset')
-        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --force --sink --into --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --force --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --consumer) kind=text ;;
@@ -296,6 +296,27 @@ _sluicegate_at() {
         --config) kind=files ;;
         esac
         ;;
+    submit)
+        options=(--app --checkpoint --offsets-store --consumer --allow-new-consumer --master --class --conf --py-files --jars --packages --spark-submit --skip-verify --writer-gone --log-dir -n --dry-run --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        [0-9]*) kind=text ;;
+        --app) kind=files ;;
+        --checkpoint) kind=directories ;;
+        --offsets-store) kind=directories ;;
+        --consumer) kind=text ;;
+        --master) kind=text ;;
+        --class) kind=text ;;
+        --conf) kind=text ;;
+        --py-files) kind=text ;;
+        --jars) kind=text ;;
+        --packages) kind=text ;;
+        --spark-submit) kind=files ;;
+        --log-dir) kind=directories ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
     history)
         options=(--consumer --limit --as --home --config --json --no-color -h --help)
         case $2 in
@@ -308,7 +329,7 @@ _sluicegate_at() {
         esac
         ;;
     undo)
-        options=(--op --consumer --force --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--op --consumer --force --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --op) kind=text ;;
@@ -322,7 +343,7 @@ _sluicegate_at() {
         esac
         ;;
     apply)
-        options=(--expect -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        options=(--expect --writer-gone -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --expect) kind=text ;;

@@ -144,6 +144,20 @@ function __sluicegate_takes_value -a wanted
         'audit --as' \
         'audit --home' \
         'audit --config' \
+        'submit --app' \
+        'submit --checkpoint' \
+        'submit --offsets-store' \
+        'submit --consumer' \
+        'submit --master' \
+        'submit --class' \
+        'submit --conf' \
+        'submit --py-files' \
+        'submit --jars' \
+        'submit --packages' \
+        'submit --spark-submit' \
+        'submit --log-dir' \
+        'submit --home' \
+        'submit --config' \
         'history --consumer' \
         'history --limit' \
         'history --as' \
@@ -180,6 +194,7 @@ complete -c sluicegate -n '__sluicegate_at ""' -a explain -d 'name the cause of 
 complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints, mend them and move them'
 complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show, move, export and import positions'
 complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
+complete -c sluicegate -n '__sluicegate_at ""' -a submit -d 'start a Spark application from the right place, and stay with it'
 complete -c sluicegate -n '__sluicegate_at ""' -a history -d 'list the changes of a target'
 complete -c sluicegate -n '__sluicegate_at ""' -a undo -d 'take a change back'
 complete -c sluicegate -n '__sluicegate_at ""' -a apply -d 'apply a saved plan'
@@ -268,6 +283,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l sink -r -f -a
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l read-data -d 'decode all state first; takes longer'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l offsets -r -F -d 'end offsets of the damaged batch, if known'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l query-id -r -f -d 'the query\'s id, if metadata is lost'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l writer-gone -d 'the job has ended, though files are young'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s y -l yes -d 'do not ask'
@@ -284,6 +300,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to -r -f -d
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to-datetime -r -f -d 'the last batch planned by then'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
+complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l writer-gone -d 'the job has ended, though files are young'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s y -l yes -d 'do not ask'
@@ -353,6 +370,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l clamp -d 'stop at
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l force -d 'even though the consumer\'s last committer still runs'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l writer-gone -d 'the job has ended, though files are young'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s y -l yes -d 'do not ask'
@@ -419,6 +437,28 @@ complete -c sluicegate -n '__sluicegate_at "audit"' -l config -r -F -d 'configur
 complete -c sluicegate -n '__sluicegate_at "audit"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "audit"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "audit"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "submit" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "submit"' -l app -r -F -d 'application: job.py or job.jar'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l checkpoint -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'checkpoint it uses, to be checked first'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l offsets-store -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'offset store that holds its positions'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l consumer -r -f -d 'consumer; may be left out if only one'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l allow-new-consumer -d 'even if it has no positions yet'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l master -r -f -d 'as in spark-submit'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l class -r -f -d 'as in spark-submit'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l conf -r -f -d 'Spark setting; secrets do not show in ps'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l py-files -r -f -d 'as in spark-submit'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l jars -r -f -d 'as in spark-submit'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l packages -r -f -d 'as in spark-submit'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l spark-submit -r -F -d 'spark-submit to use; else $SPARK_HOME\'s, else pip\'s'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l skip-verify -d 'even if the checkpoint is not sound'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l writer-gone -d 'you know that the job that wrote last has ended'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l log-dir -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'where the job\'s log goes [default: .]'
+complete -c sluicegate -n '__sluicegate_at "submit"' -s n -l dry-run -d 'only show what would be run'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "submit"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "history" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "history"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "history"' -l limit -r -f -d 'newest entries to show [default: 50; x>=1]'
@@ -432,6 +472,7 @@ complete -c sluicegate -n '__sluicegate_at "undo" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "undo"' -l op -r -f -d 'the operation; the newest change'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l writer-gone -d 'the job has ended, though files are young'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "undo"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "undo"' -s y -l yes -d 'do not ask'
@@ -445,6 +486,7 @@ complete -c sluicegate -n '__sluicegate_at "undo"' -l no-color -d 'print without
 complete -c sluicegate -n '__sluicegate_at "undo"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "apply" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "apply"' -l expect -r -f -d 'refuse any other plan than this one'
+complete -c sluicegate -n '__sluicegate_at "apply"' -l writer-gone -d 'the job has ended, though files are young'
 complete -c sluicegate -n '__sluicegate_at "apply"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "apply"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "apply"' -l reason -r -f -d 'why, for the audit record'

@@ -28,6 +28,7 @@ LAYERS = [
     ("offsets",),
     ("init",),
     ("spark",),
+    ("pipeline",),
     ("journals", "status", "doctor", "demo"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -15,10 +15,12 @@ from sluicegate.target import Target, TargetKind
 from sluicegate_cli.session import Session, expect_kind
 
 
-def checkpoint_journal(session: Session, target: Target, sink: str | None) -> CheckpointJournal:
+def checkpoint_journal(
+    session: Session, target: Target, sink: str | None, *, writer_gone: bool = False
+) -> CheckpointJournal:
     """The journal of a target that must be a Spark checkpoint."""
     expect_kind(target, TargetKind.SPARK_CHECKPOINT)
-    journal = session.journal(target, sink=sink)
+    journal = session.journal(target, sink=sink, writer_gone=writer_gone)
     assert isinstance(journal, CheckpointJournal)
     return journal
 
@@ -26,16 +28,16 @@ def checkpoint_journal(session: Session, target: Target, sink: str | None) -> Ch
 def change_checkpoint(
     session: Session,
     target: Target,
-    sink: str | None,
+    journal: CheckpointJournal,
     work: Mapping[str, Any],
-    into: str | None = None,
+    into: str | None,
 ) -> None:
     """Plan some work on a checkpoint, or on a copy of it, and take it to its end."""
-    journal = checkpoint_journal(session, target, sink)
     plan = journal.plan(work)
     if into is None:
         session.carry_out(journal, plan)
     else:
+        journal.preflight(plan)
         _change_copy(session, target, plan, into)
 
 
@@ -52,7 +54,8 @@ def _change_copy(session: Session, target: Target, plan: Plan, into: str) -> Non
     )
 
     def apply(approval: Approval) -> Entry:
-        journal = CheckpointJournal(fresh.relocate(source, into, {}))
+        # The copy is young because it was just made; of the original it was asked before.
+        journal = CheckpointJournal(fresh.relocate(source, into, {}), writer_gone=True)
         return journal.apply(journal.plan(plan.work), approval)
 
     session.change(whole, apply)

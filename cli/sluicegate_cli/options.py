@@ -33,6 +33,9 @@ AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="every topic
 ForceOption = Annotated[
     bool, typer.Option("--force", help="even though the consumer's last committer still runs")
 ]
+WriterGoneOption = Annotated[
+    bool, typer.Option("--writer-gone", help="the job has ended, though files are young")
+]
 IntoOption = Annotated[
     str | None,
     typer.Option("--into", metavar="NEW_DIR", help="change a copy there; leave this one alone"),

@@ -79,14 +79,25 @@ class Session:
         return open_storage(target.uri, read_only=True)
 
     def journal(
-        self, target: Target, consumer: str | None = None, sink: str | None = None
+        self,
+        target: Target,
+        consumer: str | None = None,
+        sink: str | None = None,
+        *,
+        writer_gone: bool = False,
     ) -> Journal:
         """The journal of a target; who only plans gets one that cannot write."""
         from sluicegate.journals import open_journal
 
         named = self.config.targets.get(target.configured_name or "")
         sink = sink or (named.sink if named else None)
-        return open_journal(target, consumer=consumer, sink=sink, read_only=self.only_plans)
+        return open_journal(
+            target,
+            consumer=consumer,
+            sink=sink,
+            writer_gone=writer_gone,
+            read_only=self.only_plans,
+        )
 
     @property
     def only_plans(self) -> bool:

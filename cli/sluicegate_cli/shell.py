@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any, NoReturn, cast
@@ -42,7 +43,8 @@ def run(argv: Sequence[str]) -> int:
     arguments = list(argv[1:])
     # Before parsing, since what cannot be parsed must still be reported in the asked-for mode.
     ensure_streams()
-    sink = Sink(program, json="--json" in arguments, no_color="--no-color" in arguments)
+    own = list(takewhile(lambda word: word != "--", arguments))
+    sink = Sink(program, json="--json" in own, no_color="--no-color" in own)
     signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         code = _dispatch(program, arguments)

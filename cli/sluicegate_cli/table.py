@@ -27,6 +27,7 @@ COMMANDS = {
     "offsets import": "set positions from a file or from another layout",
     "offsets delete": "forget positions",
     "audit": "did it lose or double anything?",
+    "submit": "start a Spark application from the right place, and stay with it",
     "history": "list the changes of a target",
     "undo": "take a change back",
     "apply": "apply a saved plan",

@@ -12,7 +12,12 @@ from sluicegate.target import Target, TargetKind
 
 
 def open_journal(
-    target: Target, *, consumer: str | None = None, sink: str | None = None, read_only: bool
+    target: Target,
+    *,
+    consumer: str | None = None,
+    sink: str | None = None,
+    writer_gone: bool = False,
+    read_only: bool,
 ) -> Journal:
     """The journal of a target; of one consumer, where it has several; with a sink, if it is one."""
     if target.kind is TargetKind.OFFSET_STORE:
@@ -26,6 +31,7 @@ def open_journal(
             open_storage(_absolute(target.uri), read_only=read_only),
             sink=open_storage(_absolute(sink), read_only=read_only) if sink else None,
             name=target.configured_name,
+            writer_gone=writer_gone,
         )
     raise UnsupportedFormat(
         f"{target.uri} is a {target.kind.value} ({target.why}), of which this release keeps no "

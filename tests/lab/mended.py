@@ -69,7 +69,7 @@ def opened(made: Made) -> tuple[Storage, CheckpointJournal]:
     storage = open_storage(str(made.checkpoint))
     has_log = made.sink is not None and (made.sink / "_spark_metadata").is_dir()
     sink = open_storage(str(made.sink)) if has_log else None
-    return storage, CheckpointJournal(storage, sink=sink)
+    return storage, CheckpointJournal(storage, sink=sink, writer_gone=True)
 
 
 def roll_back(made: Made, batches: int = 3) -> None:

@@ -65,7 +65,7 @@ def tree(root: Path) -> Tree:
 def opened(made: Made) -> tuple[Storage, Storage | None, CheckpointJournal]:
     storage = open_storage(str(made.checkpoint))
     sink = open_storage(str(made.sink)) if made.sink else None
-    return storage, sink, CheckpointJournal(storage, sink=sink)
+    return storage, sink, CheckpointJournal(storage, sink=sink, writer_gone=True)
 
 
 def errors(storage: Storage, sink: Storage | None, *, read_data: bool = False) -> set[str]:
@@ -142,7 +142,7 @@ class TestRollback:
             if int(name.removesuffix(".compact")) < newest:
                 (log / name).unlink()
         storage = open_storage(str(made.checkpoint))
-        journal = CheckpointJournal(storage)
+        journal = CheckpointJournal(storage, writer_gone=True)
         apply(journal, journal.plan({"operation": "rollback", "to": newest - 2}))
         offset = read_offsets(storage, newest - 2).offsets[0].number
         assert offset is not None
@@ -235,7 +235,7 @@ class TestRepairWithWhatTheOperatorKnows:
         (root / "metadata").write_text('{"id":"6333c2b4-3922-44db-8ea9-726a16064721"}')
         lost = (root / "offsets/2").read_text()
         (root / "offsets/2").write_text("")
-        journal = CheckpointJournal(open_storage(str(root)))
+        journal = CheckpointJournal(open_storage(str(root)), writer_gone=True)
         plan = journal.plan({"operation": "repair"})
         assert not plan.actions
         assert "--offsets FILE" in plan.choices[0].command
@@ -355,7 +355,7 @@ def test_cut_at_every_call(lab: Path, name: str, tmp_path: Path) -> None:
         shutil.copytree(template, root, dirs_exist_ok=True)
 
     def act(storage: LocalStorage) -> None:
-        journal = CheckpointJournal(storage)
+        journal = CheckpointJournal(storage, writer_gone=True)
         journal.apply(journal.plan(_work(name)(storage)), ME)
 
     before = tree(template)
@@ -393,7 +393,7 @@ def _check_cut(cut: Cut, before: Tree, after: Tree, tmp_path: Path) -> bool:
         copy = tmp_path / way
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(cut.root, copy)
-        journal = CheckpointJournal(open_storage(str(copy)))
+        journal = CheckpointJournal(open_storage(str(copy)), writer_gone=True)
         with pytest.raises(Drifted, match="was interrupted"):
             journal.plan({"operation": "rollback", "to": 5})
         plan = journal.plan_finish() if way == "finish" else journal.plan_undo(None)

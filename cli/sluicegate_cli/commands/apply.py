@@ -14,6 +14,7 @@ from sluicegate.journal import Approval, Entry, Journal, review
 from sluicegate.plan import Plan, Subject
 from sluicegate.saved_plan import SavedPlan, load
 from sluicegate.target import Target, TargetKind
+from sluicegate_cli.options import WriterGoneOption
 from sluicegate_cli.session import Session
 from sluicegate_cli.views.plan import plan_view
 
@@ -30,6 +31,7 @@ def run(
     expect: Annotated[
         str | None, typer.Option(metavar="DIGEST", help="refuse any other plan than this one")
     ] = None,
+    writer_gone: WriterGoneOption = False,
 ) -> None:
     """Apply a saved plan, on this host or another.
 
@@ -42,7 +44,7 @@ def run(
         saved.expect(expect)
     session = Session.of(ctx)
     session = replace(session, reason=session.reason or saved.reason)
-    journal = _journal(session, saved)
+    journal = _journal(session, saved, writer_gone=writer_gone)
     found = review(journal, saved)
     if isinstance(found, Plan):
         apply = partial(_apply, journal, saved, found)
@@ -65,13 +67,14 @@ def _apply(journal: Journal, saved: SavedPlan, plan: Plan, approval: Approval) -
         raise
 
 
-def _journal(session: Session, saved: SavedPlan) -> Journal:
+def _journal(session: Session, saved: SavedPlan, *, writer_gone: bool) -> Journal:
     work = saved.plan.work
     consumer, sink = work.get("consumer"), work.get("sink")
     return session.journal(
         _target(session, saved),
         consumer if isinstance(consumer, str) else None,
         sink if isinstance(sink, str) else None,
+        writer_gone=writer_gone,
     )
 
 

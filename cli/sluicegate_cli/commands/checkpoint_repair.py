@@ -10,7 +10,7 @@ import typer
 from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
 from sluicegate.positions import to_spark
 from sluicegate_cli.checkpoints import checkpoint_journal
-from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
+from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, WriterGoneOption
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import read_positions
 
@@ -37,6 +37,7 @@ def run(
     query_id: Annotated[
         str | None, typer.Option(metavar="UUID", help="the query's id, if metadata is lost")
     ] = None,
+    writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> int:
     """Mend what verify finds, where that loses nothing; for the rest, show the choices.
@@ -45,7 +46,9 @@ def run(
     What is changed is kept, so that `sluicegate undo` restores it byte for byte.
     """
     session = Session.of(ctx)
-    journal = checkpoint_journal(session, session.target(target, as_), sink)
+    journal = checkpoint_journal(
+        session, session.target(target, as_), sink, writer_gone=writer_gone
+    )
     work = {
         "operation": "repair",
         "read_data": read_data,

@@ -9,8 +9,14 @@ import typer
 from sluicegate.errors import UsageError
 from sluicegate.moments import parse_moment
 from sluicegate.spark.change.rollback import batch_at
-from sluicegate_cli.checkpoints import change_checkpoint
-from sluicegate_cli.options import AsOption, IntoOption, SinkOption, TargetArgument
+from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal
+from sluicegate_cli.options import (
+    AsOption,
+    IntoOption,
+    SinkOption,
+    TargetArgument,
+    WriterGoneOption,
+)
 from sluicegate_cli.session import Session
 
 CHANGES = True
@@ -34,6 +40,7 @@ def run(
     ] = None,
     sink: SinkOption = None,
     into: IntoOption = None,
+    writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> None:
     """Go back to the end of an older batch: offsets, commits, state, source log and file sink.
@@ -48,4 +55,6 @@ def run(
     if to_datetime is not None:
         to = batch_at(session.spark_checkpoint(target, as_), parse_moment(to_datetime))
     work = {"operation": "rollback", "to": to}
-    change_checkpoint(session, session.target(target, as_), sink, work, into)
+    found = session.target(target, as_)
+    journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
+    change_checkpoint(session, found, journal, work, into)

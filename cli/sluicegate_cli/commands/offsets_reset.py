@@ -9,7 +9,7 @@ import typer
 from sluicegate.offsets import operations
 from sluicegate.spark.change.reset import known_topics, wanted_offsets
 from sluicegate.target import TargetKind
-from sluicegate_cli.checkpoints import change_checkpoint
+from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal
 from sluicegate_cli.options import (
     AllTopicsOption,
     AsOption,
@@ -19,6 +19,7 @@ from sluicegate_cli.options import (
     SinkOption,
     TargetArgument,
     TopicOption,
+    WriterGoneOption,
     refuse_option,
 )
 from sluicegate_cli.scenario import reset_spec
@@ -68,6 +69,7 @@ def run(
     force: ForceOption = False,
     sink: SinkOption = None,
     into: IntoOption = None,
+    writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> None:
     """Move positions. Exactly one scenario says where to; the plan shows old, new and delta.
@@ -96,7 +98,8 @@ def run(
         scope = scope_of(topic, all_topics, [] if from_file else known_topics(storage))
         spec = reset_spec(given, scope, clamp=clamp)
         work = {"operation": "reset", "to": wanted_offsets(storage, spec), "note": str(spec)}
-        change_checkpoint(session, found, sink, work, into)
+        journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
+        change_checkpoint(session, found, journal, work, into)
         return
     refuse_option("--sink", sink, "Spark checkpoints")
     refuse_option("--into", into, "Spark checkpoints")

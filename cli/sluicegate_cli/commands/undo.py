@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from sluicegate_cli.options import AsOption, ConsumerOption, ForceOption, TargetArgument
+from sluicegate_cli.options import (
+    AsOption,
+    ConsumerOption,
+    ForceOption,
+    TargetArgument,
+    WriterGoneOption,
+)
 from sluicegate_cli.session import Session
 
 CHANGES = True
@@ -25,6 +31,7 @@ def run(
     ] = None,
     consumer: ConsumerOption = None,
     force: ForceOption = False,
+    writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> None:
     """Take a change back, as a new change on top of what is there now.
@@ -34,6 +41,6 @@ def run(
     newest record of it that can be read.
     """
     session = Session.of(ctx)
-    journal = session.journal(session.target(target, as_), consumer)
+    journal = session.journal(session.target(target, as_), consumer, writer_gone=writer_gone)
     plan = journal.plan_undo(op, force=force)
     session.carry_out(journal, plan)

@@ -17,6 +17,7 @@ from sluicegate.spark.change.edits import Place, Roots, fingerprint
 from sluicegate.spark.change.operation import Operation, Progress
 from sluicegate.spark.change.record import ChangeRecord
 from sluicegate.spark.checkpoint import look_at, read_query_id
+from sluicegate.spark.writer import LOCK, Evidence, refuse_living, settle
 from sluicegate.storage import ReadOnlyStorage, Storage, local_root, open_storage
 
 KIND = "spark-checkpoint"
@@ -27,11 +28,21 @@ _FINISH, _TAKE_BACK, _UNDO = "finish", "take-back", "undo"
 
 
 class CheckpointJournal:
-    """`Journal` of a Spark checkpoint, with its file sink if that is to be changed, too."""
+    """`Journal` of a Spark checkpoint, with its file sink if that is to be changed, too.
+
+    `writer_gone` is the operator's word that the job has ended, where files are too young to tell;
+    against certain evidence it does not help.
+    """
 
     def __init__(
-        self, storage: Storage, *, sink: Storage | None = None, name: str | None = None
+        self,
+        storage: Storage,
+        *,
+        sink: Storage | None = None,
+        name: str | None = None,
+        writer_gone: bool = False,
     ) -> None:
+        self._writer_gone = writer_gone
         self._roots: dict[Place, Storage] = {Place.CHECKPOINT: storage}
         if sink is not None:
             self._roots[Place.SINK] = sink
@@ -78,10 +89,17 @@ class CheckpointJournal:
 
     def preflight(self, plan: Plan) -> str | None:
         del plan
-        return None
+        doubts = self._refuse_living().doubts
+        return "; ".join(doubts) if doubts else None
+
+    def _refuse_living(self) -> Evidence:
+        return refuse_living(
+            self._storage, accept_possible=self._writer_gone, option="--writer-gone"
+        )
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         with self._lock().hold():
+            self._refuse_living()
             work = plan.work
             planner = self._planners[str(work["operation"])]
             draft = planner(self._roots, work)
@@ -119,6 +137,7 @@ class CheckpointJournal:
             operation.finish(self._roots, found.record)
             return _entry(Operation(found.record, Progress.DONE), {})
         operation.take_back(self._roots, found.record)
+        settle(self._storage)
         return _entry(Operation(found.record, Progress.TAKEN_BACK), {})
 
     def _as_plan(self, draft: Draft, work: Mapping[str, Any]) -> Plan:
@@ -219,7 +238,7 @@ class CheckpointJournal:
 
     def _lock(self) -> FileLock:
         self._storage.put_if_absent(f"{operation.HOME}/README", _README.encode())
-        path = self._storage.local_path(operation.LOCK)
+        path = self._storage.local_path(LOCK)
         assert path is not None
         return FileLock(path)
 

@@ -29,7 +29,6 @@ from sluicegate.spark.change.record import Changed, ChangeRecord, decode, encode
 from sluicegate.storage import Storage
 
 HOME = "_sluicegate"
-LOCK = f"{HOME}/checkpoint.lock"
 _PIECE = 1 << 20
 
 

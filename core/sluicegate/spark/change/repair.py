@@ -38,6 +38,8 @@ HEALERS: dict[str, Healer] = {
     rules.SINK_AHEAD.code: files.mend_sink_ahead,
 }
 
+_FOLLOWERS = (rules.SOURCE_LOG_AHEAD.code, rules.STATE_AHEAD.code)
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -53,10 +55,14 @@ def diagnose(roots: Roots, work: Mapping[str, Any]) -> list[Diagnosis]:
     storage = roots[Place.CHECKPOINT]
     found = verify(storage, roots.get(Place.SINK), read_data=bool(work.get("read_data")))
     case = Case(roots, look_at(storage), _positions(work), _query_id(work))
+    codes = {finding.code for finding in found}
+    # What is ahead of an offsets file that is missing is right again once that is there.
+    followed = _FOLLOWERS if rules.OFFSETS_BEHIND_COMMIT.code in codes else ()
     return [
         _diagnosis(case, finding)
         for finding in found
-        if finding.severity is Severity.ERROR or finding.code in HEALERS
+        if (finding.severity is Severity.ERROR or finding.code in HEALERS)
+        and finding.code not in followed
     ]
 
 

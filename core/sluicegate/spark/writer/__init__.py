@@ -2,9 +2,10 @@
 
 What is certain: our lock is held, a process of this host has a file of the checkpoint open, or a
 JVM names its path or lists its query. What only may be: the checkpoint was written to within the
-last two minutes, or a JVM here runs a streaming query and which one cannot be seen. A query that
-was stopped counts as long as its JVM lives, whose background maintenance may still write. A job
-on another host shows by its writes alone.
+last two minutes, or a JVM with a streaming query names the directory above it, or its log names
+it. A JVM with a query that nothing tells apart is told, too, but decides nothing. A query that was
+stopped counts as long as its JVM lives, whose background maintenance may still write. A job on
+another host shows by its writes alone.
 """
 
 from __future__ import annotations
@@ -70,12 +71,15 @@ def signs_of_life(
     written = newest_write(storage)
     # A time in the future is that of a clock that goes ahead of ours, so it is recent.
     is_recent = written is not None and clock - written.at < window
-    seen = _processes(storage, clock, proc)
-    signs = [*lock_signs(storage), *seen.signs, *_write_signs(written, clock, recent=is_recent)]
-    if seen.suspects and is_recent and not any(s.weight is Verdict.ALIVE for s in signs):
-        signs += _watch(storage, seen, clock, proc, patience)
+    seen = _processes(storage, clock, proc, patience if is_recent else 0.0)
     return Evidence(
-        signs=(*signs, *flight_signs(storage)),
+        signs=(
+            *lock_signs(storage),
+            *seen.signs,
+            *(suspect.sign for suspect in seen.suspects),
+            *_write_signs(written, clock, recent=is_recent),
+            *flight_signs(storage),
+        ),
         unseen=seen.unseen,
         quiet_at=written.at + window if written and is_recent else None,
     )
@@ -85,34 +89,37 @@ def refuse_living(
     storage: Storage,
     *,
     accept_possible: bool = False,
+    option: str | None = None,
     look: Callable[[Storage], Evidence] = signs_of_life,
 ) -> Evidence:
     """The evidence, or `WriterAlive` if a job writes to this checkpoint or may.
 
-    `accept_possible` is for an operator who knows that what is only possible is not so; what is
-    certain is always refused.
+    `accept_possible` is for an operator who knows that what is only possible is not so, and who
+    says it with the command's `option`; what is certain is always refused.
     """
     evidence = look(storage)
     verdict = evidence.verdict
     if verdict is Verdict.QUIET or (accept_possible and verdict is Verdict.POSSIBLY_ALIVE):
         return evidence
-    hint = None
-    if verdict is Verdict.POSSIBLY_ALIVE and evidence.quiet_at is not None:
-        moment = units.utc(evidence.quiet_at)
-        hint = f"{WriterAlive.default_hint}; writes alone count until {moment}"
+    hint = WriterAlive.default_hint
+    if verdict is Verdict.POSSIBLY_ALIVE:
+        if evidence.quiet_at is not None:
+            hint += f"; writes alone count until {units.utc(evidence.quiet_at)}"
+        hint += f"; if you know that it has ended, add {option}" if option else ""
     told = "; ".join(evidence.lines)
     raise WriterAlive(f"{storage.uri}: {verdict.value}: {told}", hint=hint, place=storage.uri)
 
 
-def _processes(storage: Storage, now: float, proc: Proc) -> Seen:
+def _processes(storage: Storage, now: float, proc: Proc, patience: float) -> Seen:
     root = storage.local_path()
     if root is None:
-        return Seen((), (), (f"{storage.uri} is not local, so no process can be seen",))
+        return Seen(unseen=(f"{storage.uri} is not local, so no process can be seen",))
     try:
         query = read_query_id(storage)
     except SluicegateError:
         query = None
-    return look_at_processes(root, query, now, proc)
+    seen = look_at_processes(root, query, now, proc)
+    return seen if seen.signs else watch(seen, root, proc, patience)
 
 
 def _write_signs(written: Write | None, now: float, *, recent: bool) -> list[Sign]:
@@ -120,9 +127,3 @@ def _write_signs(written: Write | None, now: float, *, recent: bool) -> list[Sig
         return []
     weight = Verdict.POSSIBLY_ALIVE if recent else Verdict.QUIET
     return [Sign(written.describe(now), weight)]
-
-
-def _watch(storage: Storage, seen: Seen, now: float, proc: Proc, patience: float) -> list[Sign]:
-    root = storage.local_path()
-    found = watch(seen.suspects, root, now, proc, patience) if root else None
-    return [found] if found else []

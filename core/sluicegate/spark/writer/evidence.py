@@ -16,10 +16,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing that was seen, for a person to read, and what it means by itself."""
+    """One thing that was seen, for a person to read, and what it means by itself.
+
+    A doubt decides nothing, but a person should see it before something is changed.
+    """
 
     text: str
     weight: Verdict
+    is_doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +49,8 @@ class Evidence:
         order = list(Verdict)
         ranked = sorted(self.signs, key=lambda sign: order.index(sign.weight))
         return [*(sign.text for sign in ranked), *self.unseen]
+
+    @property
+    def doubts(self) -> list[str]:
+        """What should be said even if nothing seems to write."""
+        return [*(sign.text for sign in self.signs if sign.is_doubt), *self.unseen]

@@ -2,8 +2,8 @@
 
 A Spark driver keeps no file of its checkpoint open between batches, and a job that waits for data
 may not write for hours. What shows all the time: the checkpoint's path on a command line or in an
-environment, the query's id in the driver's web UI, and the names of Spark's streaming threads,
-which say that a JVM runs some query but not which one.
+environment, the query's id in the driver's web UI or its log, and the names of Spark's streaming
+threads, which say that a JVM runs some query but not which one.
 """
 
 from __future__ import annotations
@@ -22,49 +22,58 @@ from sluicegate.spark.writer.proc import OpenFile, Proc, Process
 # As the kernel cuts them: "stream execution thread for …", "state-store-maintenance-…".
 _STREAMING = frozenset(("stream executio", "state-store-mai"))
 _UNTOLD = ("PWD", "OLDPWD", "_")
+_OUTPUTS = ("1", "2")
+_PART = 1 << 20
 _GLANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Signs that processes give, the JVMs that may yet show more, and what stayed hidden."""
+class Suspect:
+    """A JVM that may be the writer, and what is held against it."""
 
-    signs: tuple[Sign, ...]
-    suspects: tuple[Process, ...]
-    unseen: tuple[str, ...]
+    process: Process
+    who: str
+    sign: Sign
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What processes show: certain signs, JVMs that may be the writer, and what stayed hidden."""
+
+    signs: tuple[Sign, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    unseen: tuple[str, ...] = ()
 
 
 def look_at_processes(root: Path, query: str | None, now: float, proc: Proc) -> Seen:
     """Every process of this host, with regard to the checkpoint in the directory `root`."""
     if not proc.is_there:
-        return Seen((), (), ("this system has no /proc, so its processes were not looked at",))
+        return Seen(unseen=("this system has no /proc, so its processes were not looked at",))
     return _Looker(root, query, now, proc).look()
 
 
-def watch(
-    suspects: tuple[Process, ...], root: Path, now: float, proc: Proc, patience: float
-) -> Sign | None:
-    """Wait for one of some JVMs to open a file of the checkpoint; None if none does."""
+def watch(seen: Seen, root: Path, proc: Proc, patience: float) -> Seen:
+    """Wait for a suspect to open a file of the checkpoint, and tell that instead of the doubt."""
     real = os.path.realpath(root) + "/"
     deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        for process in suspects:
-            opened = proc.open_files(process.pid) or []
-            if path := _below(process, opened, real, proc):
-                return _opened_sign(process, path, now)
+    while seen.suspects and time.monotonic() < deadline:
+        for suspect in seen.suspects:
+            process = suspect.process
+            if path := _below(process, proc.open_files(process.pid) or [], real, proc):
+                others = tuple(each for each in seen.suspects if each is not suspect)
+                return Seen((*seen.signs, _opened(suspect.who, path)), others, seen.unseen)
         time.sleep(_GLANCE)
-    return None
+    return seen
 
 
 class _Looker:
     def __init__(self, root: Path, query: str | None, now: float, proc: Proc) -> None:
         self._root, self._query, self._now, self._proc = root, query, now, proc
         self._real = os.path.realpath(root) + "/"
-        everybody = proc.processes()
-        self._others = [process for process in everybody if process.pid != os.getpid()]
+        self._others = [each for each in proc.processes() if each.pid != os.getpid()]
         self._by_pid = {process.pid: process for process in self._others}
         self._hidden: list[Process] = []
-        self._suspects: list[Process] = []
+        self._suspects: list[Suspect] = []
 
     def look(self) -> Seen:
         signs = [sign for process in self._others if (sign := self._sign(process))]
@@ -75,12 +84,12 @@ class _Looker:
         if opened is None:
             self._hidden.append(process)
         elif path := _below(process, opened, self._real, self._proc):
-            return _opened_sign(process, path, self._now)
-        return self._jvm_sign(process) if process.is_java else None
+            return _opened(self._who(process), path)
+        return self._jvm_sign(process, opened or []) if process.is_java else None
 
-    def _jvm_sign(self, process: Process) -> Sign | None:
+    def _jvm_sign(self, process: Process, opened: list[OpenFile]) -> Sign | None:
+        who = self._who(process)
         named = self._named_by(process)
-        who = process.describe(self._now)
         if named is Mention.ITSELF:
             return Sign(f"{who}: its command line or environment names it", Verdict.ALIVE)
         if not _STREAMING & self._proc.threads(process.pid):
@@ -88,12 +97,29 @@ class _Looker:
         listing = web.ask(process, self._proc)
         if listing and self._query in listing.ids:
             return Sign(f"{who}: its web UI, port {listing.port}, lists the query", Verdict.ALIVE)
-        if listing and listing.is_whole and self._query:
-            return None
-        self._suspects.append(process)
-        above = ", and its command line names the directory above" * (named is Mention.ABOVE)
-        text = f"{who}: it runs a streaming query, which one cannot be seen{above}"
-        return Sign(text, Verdict.POSSIBLY_ALIVE)
+        if not (listing and listing.is_whole and self._query):
+            self._suspects.append(Suspect(process, who, self._doubt(who, named, opened)))
+        return None
+
+    def _doubt(self, who: str, named: Mention, opened: list[OpenFile]) -> Sign:
+        """A JVM with some streaming query: what brings it near to this checkpoint, if anything."""
+        if named is Mention.ABOVE:
+            text = f"{who}: it runs a streaming query and names the directory above"
+            return Sign(text, Verdict.POSSIBLY_ALIVE)
+        if log := self._log_naming_it(opened):
+            text = f"{who}: it runs a streaming query, and its log {log} names this one"
+            return Sign(text, Verdict.POSSIBLY_ALIVE)
+        # On a busy host there are many of them, so nothing follows from one by itself.
+        text = f"{who}: it runs a streaming query, and nothing shows which; see that it is another"
+        return Sign(text, Verdict.QUIET, is_doubt=True)
+
+    def _log_naming_it(self, opened: list[OpenFile]) -> str | None:
+        paths = {file.path for file in opened if file.number in _OUTPUTS}
+        for path in sorted(paths):
+            text = _ends(Path(path))
+            if self._real.rstrip("/").encode() in text or (self._query or "\0").encode() in text:
+                return path
+        return None
 
     def _named_by(self, process: Process) -> Mention:
         """How a JVM, or the Python that belongs to it, names the checkpoint."""
@@ -108,6 +134,14 @@ class _Looker:
             best = found if found is Mention.ABOVE else best
         return best
 
+    def _who(self, process: Process) -> str:
+        """A process for a person; of a JVM that Python started, the script tells more."""
+        text = process.describe(self._now)
+        parent = self._by_pid.get(process.parent)
+        if process.is_java and parent and parent.is_python:
+            text += f", started by pid {parent.pid} ({parent.command})"
+        return text
+
     def _family(self, process: Process) -> Iterator[Process]:
         yield process
         parent = self._by_pid.get(process.parent)
@@ -120,7 +154,7 @@ class _Looker:
             yield "processes of other users are hidden on this host (hidepid)"
         if self._hidden:
             jvms = [process for process in self._hidden if process.is_java]
-            shown = "".join(f"; {process.describe(self._now)}" for process in jvms[:3])
+            shown = "".join(f"; {self._who(process)}" for process in jvms[:3])
             yield (
                 f"open files of {len(self._hidden)} processes of other users may not be seen, "
                 f"{len(jvms)} of them JVMs{shown}"
@@ -135,5 +169,18 @@ def _below(process: Process, opened: list[OpenFile], real: str, proc: Proc) -> s
     return None
 
 
-def _opened_sign(process: Process, path: str, now: float) -> Sign:
-    return Sign(f"{process.describe(now)}: it has {path} open", Verdict.ALIVE)
+def _opened(who: str, path: str) -> Sign:
+    return Sign(f"{who}: it has {path} open", Verdict.ALIVE)
+
+
+def _ends(path: Path) -> bytes:
+    """The beginning and the end of a regular file, which is where a log names its queries."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as stream:
+            head = stream.read(_PART)
+            stream.seek(max(len(head), path.stat().st_size - _PART))
+            return head + b"\n" + stream.read(_PART)
+    except OSError:
+        return b""

@@ -26,7 +26,7 @@ class Mention(Enum):
 
 
 def mention(words: Iterable[str], root: Path, directory: Path | None) -> Mention:
-    """How words name the directory `root`; relative paths are relative to `directory`.
+    """How words name the directory `root`; relative paths that exist are those in `directory`.
 
     Links are followed, on both sides: one directory may have many names.
     """
@@ -49,7 +49,7 @@ def _paths(words: Iterable[str], directory: Path | None) -> Iterator[Path]:
             path = _path(text.strip("\"' "))
             if path and path.is_absolute():
                 yield path
-            elif path and directory and not text.startswith("-"):
+            elif path and directory and (directory / path).exists():
                 yield directory / path
 
 

@@ -18,6 +18,7 @@ _LISTENS = "0A"
 _FIRST_PORT, _TRIES = 4040, 16
 _PORT = re.compile(r"spark\.ui\.port=(\d{1,5})")
 _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_RUN = re.compile(r"/StreamingQuery/statistics/?\?id=([0-9a-f-]{36})")
 _COUNTS = re.compile(r"(?:Active|Completed) Streaming Queries \((\d{1,6})\)")
 _MOST = 4 * 1024 * 1024
 
@@ -39,10 +40,10 @@ def ask(process: Process, proc: Proc) -> Listing | None:
     for address, port in _ports(process, proc):
         page = _get(address, port)
         if page is not None and _COUNTS.search(page):
-            ids = frozenset(_ID.findall(page))
-            # Each query has two: its own and that of its run.
             count = sum(map(int, _COUNTS.findall(page)))
-            return Listing(port, ids, is_whole=len(ids) >= 2 * count)
+            # One link per run; with very many runs there are further pages.
+            is_whole = len(set(_RUN.findall(page))) == count
+            return Listing(port, frozenset(_ID.findall(page)), is_whole)
     return None
 
 

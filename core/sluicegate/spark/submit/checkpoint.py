@@ -1,0 +1,179 @@
+"""The checkpoint that an application is going to use: sound, not in use, and where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from sluicegate.errors import (
+    NotFound,
+    ProblemsFound,
+    SluicegateError,
+    UnsupportedFormat,
+    UsageError,
+)
+from sluicegate.findings import Finding, Severity
+from sluicegate.offsets import Record
+from sluicegate.offsets.record import COMMIT
+from sluicegate.spark.batches import events_between
+from sluicegate.spark.checkpoint import Look, Standing, look_at, read_query_id
+from sluicegate.spark.offset_log import OffsetEntry, SourceOffset, read_offsets
+from sluicegate.spark.submit.starting import Starting
+from sluicegate.spark.verify import verify
+from sluicegate.spark.writer import Evidence, refuse_living
+from sluicegate.storage import Storage, local_root, open_storage
+
+_MARKS = ("metadata", "offsets", "commits", "sources", "state")
+_SHOWN = 3
+
+
+class CheckpointUnsound(ProblemsFound):
+    """The checkpoint of an application has findings of severity error."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """A checkpoint before a start. `offsets` are where its newest batch ends."""
+
+    path: Path
+    standing: Standing
+    query_id: str | None = None
+    last_batch: int | None = None
+    replayed_events: int | None = None
+    offsets: tuple[SourceOffset, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    evidence: Evidence | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there was a checkpoint before the start."""
+        return self.evidence is not None
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the batch that the next start begins with."""
+        if self.last_batch is None:
+            return 0
+        return self.last_batch if self.replays else self.last_batch + 1
+
+    @property
+    def replays(self) -> bool:
+        """Whether the next start runs its first batch again."""
+        return self.standing in (Standing.REPLAY, Standing.BEHIND)
+
+    def describe(self) -> str:
+        """In one sentence: what the start will do."""
+        if self.standing is Standing.FRESH:
+            return "nothing has run yet: the start begins with batch 0"
+        if not self.replays:
+            return f"clean: the start begins with batch {self.next_batch}"
+        count = self.replayed_events
+        events = "" if count is None else f", {count:,} events"
+        more = "; " + self.standing.value if self.standing is Standing.BEHIND else ""
+        return f"batch {self.last_batch} was planned but not committed: it runs again{events}{more}"
+
+
+def examine(uri: str, *, skip_verify: bool, writer_gone: bool) -> CheckpointState:
+    """Look at a checkpoint; refuse one that is damaged or that a job writes to."""
+    path = local_root(uri).absolute()
+    storage = open_storage(str(path), read_only=True)
+    if not is_checkpoint(storage):
+        return CheckpointState(path, Standing.FRESH)
+    evidence = refuse_living(storage, accept_possible=writer_gone, option="--writer-gone")
+    findings = tuple(verify(storage))
+    if not skip_verify:
+        _refuse_unsound(storage, findings)
+    look = look_at(storage)
+    entry = _read(look, look.last_batch)
+    return CheckpointState(
+        path=path,
+        standing=look.standing,
+        query_id=_query_id(storage),
+        last_batch=look.last_batch,
+        replayed_events=_replayed(look, entry),
+        offsets=entry.offsets if entry else (),
+        findings=findings,
+        evidence=evidence,
+    )
+
+
+def is_checkpoint(storage: Storage) -> bool:
+    """Whether there is a checkpoint; a directory with something else in it is refused."""
+    try:
+        names = {entry.name for entry in storage.list()}
+    except NotFound:
+        return False
+    if names and not names & {*_MARKS, "_sluicegate"}:
+        raise UnsupportedFormat(
+            f"{storage.uri} is not empty and not a Spark checkpoint: it has {min(names)}",
+            hint="name the directory that the query is given as checkpointLocation",
+            place=storage.uri,
+        )
+    return bool(names & set(_MARKS))
+
+
+def refuse_both(state: CheckpointState, starting: Starting) -> None:
+    """Refuse starting offsets for a checkpoint that has offsets of its own: Spark ignores them.
+
+    A store that just follows this very checkpoint is no contradiction: the job goes on from the
+    checkpoint and goes on committing.
+    """
+    if state.standing is Standing.FRESH or _follows(starting.record, state.query_id):
+        return
+    place, store = quote(str(state.path)), quote(starting.store)
+    raise UsageError(
+        f"{state.path} holds offsets of its own, and Spark takes those: the positions of "
+        f"{starting.consumer} in {starting.store} would be ignored",
+        hint=f"leave out --offsets-store to go on from the checkpoint, or --checkpoint {place} "
+        "to start from the store with a new one, or make one that starts there: "
+        f"sluicegate offsets export {store} --consumer {quote(starting.consumer)} > "
+        "positions.json; sluicegate checkpoint seed NEW --offsets positions.json",
+        place=str(state.path),
+    )
+
+
+def _follows(record: Record | None, query_id: str | None) -> bool:
+    """Whether positions are what the query of a checkpoint committed, and nobody moved them."""
+    newest = record.fences[-1].source if record and record.fences else None
+    return (
+        record is not None and record.kind == COMMIT and newest is not None and newest == query_id
+    )
+
+
+def _refuse_unsound(storage: Storage, findings: tuple[Finding, ...]) -> None:
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if not errors:
+        return
+    told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
+    more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
+    repair = next((f.repair for f in errors if f.repair), "")
+    see = f"sluicegate checkpoint verify {quote(storage.uri)}"
+    raise CheckpointUnsound(
+        f"{storage.uri} is not sound, so the job was not started: {told}{more}",
+        hint=f"{repair or see}; or start it as it is with --skip-verify",
+        place=storage.uri,
+    )
+
+
+def _replayed(look: Look, entry: OffsetEntry | None) -> int | None:
+    """How many events the batch that runs again holds, where the offsets count events."""
+    if entry is None or entry.batch == 0:
+        return None
+    return events_between(_read(look, entry.batch - 1), entry)
+
+
+def _read(look: Look, batch: int | None) -> OffsetEntry | None:
+    if batch is None:
+        return None
+    try:
+        return read_offsets(look.storage, batch)
+    except SluicegateError:
+        return None
+
+
+def _query_id(storage: Storage) -> str | None:
+    try:
+        return read_query_id(storage)
+    except SluicegateError:
+        return None

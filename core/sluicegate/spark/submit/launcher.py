@@ -1,0 +1,90 @@
+"""Finding the spark-submit to use, and the environment it needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluicegate.errors import NotFound
+
+_NAME = "spark-submit"
+_PYTHONS = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+_PYTHON_SETTINGS = ("spark.pyspark.driver.python", "spark.pyspark.python")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSubmit:
+    """A spark-submit, how it was found, and the Spark it belongs to, if that shows."""
+
+    path: Path
+    why: str
+    home: Path | None
+
+    @property
+    def is_pip(self) -> bool:
+        """Whether it came with PySpark from pip, so that the Python beside it has PySpark."""
+        return self.path.with_name("find_spark_home.py").exists()
+
+    @property
+    def conf_directory(self) -> Path | None:
+        """Where it looks for settings; None if it is a wrapper that does not show it."""
+        if directory := os.environ.get("SPARK_CONF_DIR"):
+            return Path(directory)
+        home = self.home or os.environ.get("SPARK_HOME")
+        return Path(home) / "conf" if home else None
+
+    @property
+    def defaults(self) -> Path | None:
+        """The spark-defaults.conf that it reads."""
+        file = self.conf_directory / "spark-defaults.conf" if self.conf_directory else None
+        return file if file and file.is_file() else None
+
+    def environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """The variables it needs that are not set, or set for another Spark."""
+        added = {}
+        # Its script believes SPARK_HOME before its own place, so it would start another Spark.
+        if self.home and os.environ.get("SPARK_HOME") != str(self.home):
+            added["SPARK_HOME"] = str(self.home)
+        is_chosen = any(os.environ.get(name) for name in _PYTHONS) or any(
+            settings.get(name) for name in _PYTHON_SETTINGS
+        )
+        # Left alone it takes the first python3 on PATH, which need not have PySpark.
+        if self.is_pip and not is_chosen:
+            added["PYSPARK_PYTHON"] = str(self.path.with_name("python"))
+        return added
+
+
+def find_spark_submit(named: str | None) -> SparkSubmit:
+    """The one that was named, else that of $SPARK_HOME, else that of the running Python."""
+    if named is not None:
+        return _checked(Path(named).expanduser(), "--spark-submit")
+    if home := os.environ.get("SPARK_HOME"):
+        return _checked(Path(home) / "bin" / _NAME, "$SPARK_HOME")
+    beside = Path(sys.executable).with_name(_NAME)
+    if not beside.exists():
+        raise NotFound(
+            f"there is no spark-submit: SPARK_HOME is not set, and {beside} does not exist",
+            hint="name one with --spark-submit, set SPARK_HOME, or: pip install pyspark",
+        )
+    return _checked(beside, "PySpark of this Python")
+
+
+def _checked(path: Path, why: str) -> SparkSubmit:
+    path = path.absolute()
+    if not path.is_file():
+        raise NotFound(f"{path} does not exist ({why})", hint="check the path", place=str(path))
+    if not os.access(path, os.X_OK):
+        raise NotFound(f"{path} may not be executed ({why})", hint=f"chmod +x {path}")
+    return SparkSubmit(path, why, _home(path))
+
+
+def _home(path: Path) -> Path | None:
+    """The Spark that a script belongs to; None if it is somebody's own wrapper."""
+    if path.with_name("find_spark_home.py").exists():
+        packages = sorted(path.parent.parent.glob("lib/python3*/site-packages/pyspark"))
+        return packages[0] if packages else None
+    home = path.resolve().parent.parent
+    return home if (home / "bin" / "spark-class").exists() else None

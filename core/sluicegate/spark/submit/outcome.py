@@ -1,0 +1,148 @@
+"""How a job ended, and what its log says about why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import IO
+
+from sluicegate.errors import (
+    Interrupted,
+    NotFound,
+    SluicegateError,
+    SparkFailed,
+    StorageFailed,
+    Terminated,
+)
+from sluicegate.spark.submit.process import Ended
+from sluicegate.spark.submit.progress import Progress
+from sluicegate.spark.submit.secrets import Secrets
+
+_TAIL = 10
+_WIDEST = 300
+_TAIL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a job reported: how many batches and rows, and the last batch."""
+
+    batches: int = 0
+    rows: int = 0
+    last: Progress | None = None
+
+    def plus(self, progress: Progress) -> Tally:
+        """With one more batch."""
+        return Tally(self.batches + 1, self.rows + progress.rows, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a job failed, as its log tells: `explain` has more."""
+
+    code: str
+    title: str
+    evidence: str
+    advice: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A job that has ended: how, where its log is, what it did, and why it failed."""
+
+    ended: Ended
+    log: Path
+    tally: Tally
+    tail: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+
+    def error(self, step: Callable[[str, str], str] | None = None) -> SluicegateError | None:
+        """What the command ends with; None if all is well.
+
+        `step` makes the next command of a cause's command and code.
+        """
+        if self.ended.signal is not None:
+            kind = Interrupted if self.ended.signal == signal.SIGINT else Terminated
+            return kind(
+                f"the job was asked to end and {_how(self.ended.code)}; its log: {self.log}",
+                hint="the next start goes on where it stopped",
+            )
+        if self.ended.code == 0:
+            return None
+        hint = f"see the end of its log: tail -n 50 {quote(str(self.log))}"
+        if self.causes:
+            cause = self.causes[0]
+            hint = step(cause.command, cause.code) if step else cause.command
+        return SparkFailed(
+            f"the job {_how(self.ended.code)}; its log: {self.log}",
+            hint=hint,
+            place=str(self.log),
+        )
+
+
+def new_log(directory: Path) -> tuple[Path, IO[bytes]]:
+    """A log file of its own for a job."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for number in range(1, 1000):
+        path = directory / f"sluicegate-submit-{stamp}{f'-{number}' if number > 1 else ''}.log"
+        try:
+            return path, os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb")
+        except FileExistsError:
+            continue
+        except OSError as e:
+            reason = (e.strerror or str(e)).lower()
+            raise StorageFailed(
+                f"the job's log {path} cannot be written: {reason}",
+                hint="choose another directory with --log-dir",
+                place=str(path),
+            ) from e
+    raise StorageFailed(f"{directory} has too many logs of one second", place=str(directory))
+
+
+def read_failure(log: Path, secrets: Secrets) -> tuple[tuple[str, ...], tuple[Cause, ...]]:
+    """The last lines of a log and the causes that it tells, without secrets."""
+    return tuple(secrets.hide(line) for line in _tail(log)), tuple(_causes(log, secrets))
+
+
+def _causes(log: Path, secrets: Secrets) -> list[Cause]:
+    # Here, because only a job that failed needs it.
+    from sluicegate.spark.explain import explain, opened, read_lines
+
+    try:
+        with opened(str(log)) as stream:
+            found = explain(read_lines(stream, str(log)), str(log))
+    except NotFound:
+        return []
+    hide = secrets.hide
+    return [
+        Cause(e.code, e.title, hide(e.evidence), hide(e.advice), hide(e.command)) for e in found
+    ]
+
+
+def _tail(log: Path) -> list[str]:
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        text = stream.read().decode(errors="replace")
+    return [_cut(line) for line in deque(text.splitlines(), maxlen=_TAIL)]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDEST else line[:_WIDEST] + "…"
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = str(-code)
+    killer = " (perhaps the system ran out of memory)" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{killer}"

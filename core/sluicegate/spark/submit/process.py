@@ -1,0 +1,196 @@
+"""Running spark-submit: its own session, its signals, and nothing of it left behind.
+
+spark-submit executes the JVM in its own place, and the JVM starts a Python application as its
+child. They run in a session of their own, so that Ctrl-C reaches this process only, which then
+asks the *application* to end: a Python driver can finish its batch, a JVM that is terminated
+cannot. A second signal kills the whole session. If this very process is killed, the kernel
+terminates the JVM (Linux); a Python driver then ends with its next call to Spark.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from sluicegate.errors import SparkFailed
+from sluicegate.spark.submit.output import Output
+from sluicegate.spark.submit.progress import Progress, ProgressPipe
+from sluicegate.spark.writer.proc import Proc, Process
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GLANCE = 0.2
+_GRACE = 5.0
+_SET_PARENT_DEATH_SIGNAL = 1
+_WORKERS = "pyspark."
+
+
+class Watch(Protocol):
+    """Who is told how a job gets on."""
+
+    def started(self, pid: int, log: Path) -> None:
+        """The job runs and writes its log."""
+
+    def progressed(self, progress: Progress) -> None:
+        """A batch is finished."""
+
+    def waited(self) -> None:
+        """A moment has passed."""
+
+    def stopping(self, *, kills: bool) -> None:
+        """A signal came: the job is asked to end, or killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job ended: its exit code, or minus the signal that killed it.
+
+    `signal` is the first one that this process got.
+    """
+
+    code: int
+    seconds: float
+    signal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is executed; without an `output` what it prints goes to the log as well."""
+
+    words: list[str]
+    environment: Mapping[str, str]
+    output: Output | None
+    log: IO[bytes]
+    log_path: Path
+    descriptors: tuple[int, ...] = ()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """The process, leader of a session of its own."""
+        try:
+            return subprocess.Popen(
+                self.words,
+                env=os.environ | dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=self.output.writer if self.output else self.log,
+                stderr=self.log,
+                start_new_session=True,
+                pass_fds=self.descriptors,
+                # Safe: there are no other threads, and it makes one system call.
+                preexec_fn=_dies_with_parent(),  # noqa: PLW1509
+            )
+        except OSError as e:
+            raise SparkFailed(f"{self.words[0]} could not be started: {e.strerror}") from e
+
+
+def run(launch: Launch, pipe: ProgressPipe, watch: Watch) -> Ended:
+    """Run a job to its end, whatever signals come."""
+    began = time.monotonic()
+    with _caught_signals() as caught:
+        process = launch.start()
+        if launch.output:
+            launch.output.start()
+        try:
+            watch.started(process.pid, launch.log_path)
+            code = _wait(process, caught, pipe, watch)
+        finally:
+            _clear(process)
+    return Ended(code, time.monotonic() - began, caught[0] if caught else None)
+
+
+def _wait(
+    process: subprocess.Popen[bytes], caught: list[int], pipe: ProgressPipe, watch: Watch
+) -> int:
+    handled = 0
+    while True:
+        code = process.poll()
+        for progress in pipe.read(0 if code is not None else _GLANCE):
+            watch.progressed(progress)
+        if code is not None:
+            return code
+        watch.waited()
+        if len(caught) > handled:
+            kills = handled > 0
+            handled = len(caught)
+            watch.stopping(kills=kills)
+            _kill(process) if kills else _ask_to_end(process)
+
+
+@contextmanager
+def _caught_signals() -> Iterator[list[int]]:
+    """The signals that came, instead of what they would do; ignored ones stay ignored."""
+    caught: list[int] = []
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    chosen = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in chosen:
+        signal.signal(number, lambda got, _frame: caught.append(got))
+    try:
+        yield caught
+    finally:
+        for number in chosen:
+            signal.signal(number, before[number])
+
+
+def _dies_with_parent() -> Callable[[], None] | None:
+    """Ask the kernel for SIGTERM when this process dies; it lasts through spark-submit's execs."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask() -> None:
+        prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+    return ask
+
+
+def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM for the Python application; where there is none (yet), for the JVM."""
+    members = _session(process.pid)
+    jvms = [each for each in members if each.is_java]
+    parents = {process.pid, *(jvm.pid for jvm in jvms)}
+    drivers = [p for p in members if p.is_python and p.parent in parents and not _is_worker(p)]
+    wanted = [each.pid for each in (drivers or jvms)] or [process.pid]
+    for pid in wanted:
+        _send(pid, signal.SIGTERM)
+
+
+def _is_worker(process: Process) -> bool:
+    """Whether it is one of the Pythons that Spark starts by itself: `python -m pyspark.…`."""
+    return "-m" in process.words[:3] and any(w.startswith(_WORKERS) for w in process.words[:4])
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    # Python workers have a process group of their own, so the group alone would miss them.
+    for member in _session(process.pid):
+        _send(member.pid, signal.SIGKILL)
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _clear(process: subprocess.Popen[bytes]) -> None:
+    """See to it that nothing of the session is left; workers take a moment to notice."""
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + _GRACE
+        if number is not None:
+            for member in _session(process.pid):
+                _send(member.pid, number)
+        while _session(process.pid) and time.monotonic() < deadline:
+            process.poll()
+            time.sleep(_GLANCE / 4)
+    process.wait()
+
+
+def _session(leader: int) -> list[Process]:
+    return [each for each in Proc().processes() if each.session == leader]
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(OSError):
+        os.kill(pid, number)

@@ -1,0 +1,111 @@
+"""What a running application reports of its batches, through a named pipe, a line of JSON each.
+
+A pipe and not a file: it cannot grow, and an application whose `submit` is gone just loses what it
+reports. The writing end is `sluicegate.pipeline`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_CHUNK = 1 << 16
+_LONGEST = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One finished batch of a query; `ends` are the end offsets of its sources, as Spark has them.
+
+    `committed` names the consumer whose positions were committed to the offset store with it.
+    """
+
+    query: str
+    id: str
+    batch: int
+    rows: int
+    rows_per_second: float
+    seconds: float
+    at: str
+    ends: tuple[Any, ...] = ()
+    committed: str | None = None
+    durations: Mapping[str, int] | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """As plain values."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"ends": list(self.ends)}
+
+
+def encode(progress: Progress) -> bytes:
+    """The line that tells of a batch."""
+    return json.dumps(progress.fields(), separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Progress | None:
+    """The batch that a line tells of; None if it is not such a line, or not all of one."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    match fields:
+        case {
+            "query": str(query),
+            "id": str(query_id),
+            "batch": int(batch),
+            "rows": int(rows),
+            "rows_per_second": int() | float() as rate,
+            "seconds": int() | float() as seconds,
+            "at": str(at),
+            "ends": list(ends),
+            "committed": None | str() as committed,
+            "durations": None | dict() as durations,
+        }:
+            return Progress(
+                query, query_id, batch, rows, rate, seconds, at, tuple(ends), committed, durations
+            )
+    return None
+
+
+class ProgressPipe:
+    """The reading end; `path` is what the application is told."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="sluicegate-submit-"))
+        self.path = self._directory / "progress"
+        os.mkfifo(self.path, 0o600)
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Kept open, or the pipe would be at its end, and always readable, whenever no
+        # application has it open.
+        self._writer = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+        os.close(self._writer)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def read(self, patience: float) -> list[Progress]:
+        """What was reported since the last call; waits for it, but not for long."""
+        found: list[Progress] = []
+        while select.select([self._fd], [], [], 0 if found else patience)[0]:
+            *lines, self._rest = (self._rest + os.read(self._fd, _CHUNK)).split(b"\n")
+            found += [progress for line in lines if (progress := decode(line))]
+            if len(self._rest) > _LONGEST:
+                self._rest = b""
+        return found

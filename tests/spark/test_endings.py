@@ -1,0 +1,48 @@
+"""Mended queries run on: real Spark, started again twice in new JVMs, with the right output.
+
+A few of the scenarios; `make lab` tries all of them on every version of Spark. One test, because
+each JVM takes many seconds and all queries can share it.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+from tests.lab.endings import Ending, copy_place, made, play_out
+from tests.lab.mended import SCENARIOS, Mended, prepared
+
+TRIED = {
+    ("rollback", "agg-rocksdb"),
+    ("rollback", "stateless-compact3"),
+    ("rollback, undone", "agg-hdfs"),
+    ("rollback, twice", "dedup-changelog"),
+    ("reset", "stateless-parquet"),
+    ("reset", "agg-hdfs-once"),
+    ("interrupted", "agg-hdfs"),
+    ("offsets cut", "agg-hdfs"),
+    ("newest commit empty", "stateless-parquet"),
+    ("newest delta cut", "join-hdfs"),
+    ("source entry missing", "agg-hdfs"),
+    ("sink entry missing", "stateless-parquet"),
+    ("trap B, rollback by hand", "agg-rocksdb"),
+}
+
+
+def test_mended_queries_come_out_right(tmp_path: Path) -> None:
+    version = metadata.version("pyspark")
+    lab = made(version)
+    tried: list[Mended] = [s for s in SCENARIOS if (s.name, s.case) in TRIED]
+    assert len(tried) == len(TRIED)
+    endings = []
+    for number, scenario in enumerate(tried):
+        place = copy_place(lab / scenario.case, tmp_path / str(number) / scenario.case)
+        prepared(scenario, place)
+        endings.append(Ending(scenario.case, place))
+    outcomes = zip(tried, play_out(version, endings), strict=True)
+    wrong = {
+        f"{scenario.name}, {scenario.case}": (outcome.errors, outcome.missing, outcome.extra)
+        for scenario, outcome in outcomes
+        if not scenario.holds(outcome)
+    }
+    assert wrong == {}
