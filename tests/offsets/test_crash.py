@@ -331,7 +331,7 @@ class TestSavedPlan:
     ) -> None:
         """The commit takes the number that the cut plan would have had."""
         prepare = partial(self.prepare, template)
-        for ends in _cut_twice(scratch, prepare, lambda _: None, self.act, chances=20):
+        for ends in _cut_twice(scratch, prepare, lambda _: None, self.act, chances=12):
             with told(ends):
                 commit(OTHER, 7)(reopened(ends.root))
                 self.check_again(ends.root, self.AFTER | {OTHER: 7})
@@ -574,7 +574,7 @@ def test_two_crashes_leave_no_more_than_two_acts(scratch: Path, name: str) -> No
     steps, first, second, put = TWICE[name]
     template = made(scratch / "template", steps)
     before = look(template)
-    for ends in _cut_twice(scratch, copy_of(template), acting(first), acting(second), chances=20):
+    for ends in _cut_twice(scratch, copy_of(template), acting(first), acting(second), chances=12):
         with told(ends):
             found, between = look(ends.root), ends.between
             assert between is not None

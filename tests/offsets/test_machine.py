@@ -474,5 +474,5 @@ TestMemory = MemoryMachine.TestCase
 TestMemory.settings = settings(max_examples=100, stateful_step_count=40)
 TestLockFile = LockFileMachine.TestCase
 TestLockFile.settings = settings(
-    max_examples=300, stateful_step_count=50, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=200, stateful_step_count=50, suppress_health_check=[HealthCheck.too_slow]
 )

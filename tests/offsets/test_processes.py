@@ -88,16 +88,19 @@ while not Path(sys.argv[4]).exists():
 COUNTER = (
     START
     + """
+write("ready")
+while not Path(sys.argv[5]).exists():
+    time.sleep(0.001)
 for _ in range(int(sys.argv[4])):
     while True:
         record = store.load("billing")
         value = (record.positions.get("counter", 0) or 0) if record else 0
         sequence = record.sequence if record else 0
+        time.sleep(random.uniform(0, 0.002))
         try:
             commit = store.save("billing", Position("counter", 0, value + 1), expect=sequence)
         except StaleCommit:
             write("stale")
-            time.sleep(random.uniform(0, 0.01))
             continue
         write(commit.record.sequence, 0, value + 1)
         break
@@ -253,11 +256,16 @@ def _check_seen(readers: list[Worker], acknowledged: list[tuple[int, int, int]])
 
 
 def test_compare_and_set_counts_every_increment_without_a_lock_around_it(root: Path) -> None:
+    start = root.with_name("start")
     workers = [
-        Worker(COUNTER, root, root.with_name(f"counter-{number}"), (INCREMENTS,))
+        Worker(COUNTER, root, root.with_name(f"counter-{number}"), (INCREMENTS, start))
         for number in range(COUNTERS)
     ]
     with running(workers):
+        # All at once: one that is done before the next begins meets nobody.
+        while not all(worker.count() or worker.process.poll() for worker in workers):
+            time.sleep(0.01)
+        start.touch()
         for worker in workers:
             worker.finish()
     rows = sorted(row for worker in workers for row in worker.read())
