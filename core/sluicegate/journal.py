@@ -71,6 +71,9 @@ class Journal(Protocol):
     def preflight(self, plan: Plan) -> str | None:
         """`Locked` if a living writer stands against a plan; a warning if that cannot be told."""
 
+    def settle(self, entry: Entry) -> None:
+        """Make sure that an operation which is there is durable: its writer may have died."""
+
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         """Do it, under the target's lock; `Drifted` if the preconditions no longer hold."""
 
@@ -119,6 +122,7 @@ def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
         if entry.plan_digest == saved.digest:
             if entry.undo.startswith("undone"):
                 raise Drifted(f"this plan was applied as {entry.id}, and {entry.undo} since")
+            journal.settle(entry)
             return entry
     saved.check_expiry()
     fresh = journal.plan(saved.plan.work)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -157,12 +158,14 @@ def writer(recipe: Recipe, frame: DataFrame, place: Path) -> DataStreamWriter:
         return out.format(recipe.sink).option("path", str(directory))
 
     def consume(batch: DataFrame, batch_id: int) -> None:
+        # Computed even if it is not wanted, or the state would lack what this batch does to it.
+        rows = as_json(batch)
         path = directory / _BATCH.format(batch_id)
         if path.exists():
             return
         directory.mkdir(exist_ok=True)
         unfinished = path.with_name(f".{path.name}")
-        unfinished.write_text(json.dumps(as_json(batch)))
+        unfinished.write_text(json.dumps(rows))
         unfinished.replace(path)
 
     return out.foreachBatch(consume)
@@ -203,8 +206,15 @@ def run(recipe: Recipe, out: DataStreamWriter) -> tuple[StreamingQuery | None, s
             query = out.trigger(availableNow=True).start()
             query.awaitTermination()
     except (PySparkException, Py4JError) as error:
-        return query, str(error)
+        return query, f"{error}\n\n{_causes(query)}" if query else str(error)
     return query, None
+
+
+def _causes(query: StreamingQuery) -> str:
+    """Return the stack trace of the query's failure: Python's message leaves out the causes."""
+    failure = query._jsq.exception()
+    jvm: Any = SparkContext._jvm
+    return str(jvm.org.apache.spark.util.Utils.exceptionString(failure.get()))
 
 
 def work(spark: SparkSession, number: int, job: dict[str, Any]) -> dict[str, Any]:
@@ -258,7 +268,6 @@ def main(jobs: Path, results: Path) -> None:
     asked = json.loads(jobs.read_text())
     with tempfile.TemporaryDirectory(prefix="lab-") as scratch, results.open("w") as stream:
         spark = make.session(Path(scratch))
-        spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for results_of_lane in pool.map(partial(in_turn, spark), lanes(asked)):
                 stream.writelines(json.dumps(result) + "\n" for result in results_of_lane)

@@ -493,7 +493,7 @@ class _Killer:
 _CALLS = ("create", "fsync", "link", "mkdir", "rename", "unlink")
 # After a kill the kernel still has what was not fsynced, and the second death can take it away.
 # Just before the fsync of a directory most names are undecided, so chance gets more tries there.
-_TWICE = (
+_ENDINGS = (
     ((Aftermath.KILL, Aftermath.KILL), _CALLS, 1),
     ((Aftermath.KILL, Aftermath.POWER_LOSS), _CALLS, 1),
     ((Aftermath.KILL, Aftermath.TORN), ("fsync directory",), None),
@@ -510,7 +510,7 @@ def _cut_twice(
 ) -> Iterator[Ends]:
     """Cut the first act at each call, and after each of these the second act at each call."""
     roots = (scratch / f"twice-{number}" for number in count())
-    for endings, calls, tries in _TWICE:
+    for endings, calls, tries in _ENDINGS:
         for i in count():
             for j in count():
                 for seed in range(tries or chances):

@@ -18,7 +18,7 @@ from sluicegate.offsets.names import Kept
 from sluicegate.offsets.record import COMMIT, Record
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.positions import Position, Positions
-from sluicegate.storage import local_root
+from sluicegate.storage import ReadOnlyStorage, local_root
 from sluicegate.who import myself
 
 KIND = "offset-store"
@@ -79,6 +79,11 @@ class StoreJournal:
             f"consumer {change.consumer} was last used by {last.by}, at {units.utc(last.at)}; "
             "whether that still runs cannot be seen from here"
         )
+
+    def settle(self, entry: Entry) -> None:
+        # Who only looks promises nothing.
+        if not isinstance(self._store.storage, ReadOnlyStorage):
+            self._store.update(entry.id.rpartition("@")[0], lambda _: None)
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         change = StoreChange.from_work(plan.work)

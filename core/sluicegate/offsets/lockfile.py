@@ -98,8 +98,9 @@ class LockFileOffsetStore(OffsetStore):
         with self._writing(consumer):
             previous = self.newest(consumer)
             wanted = decide(previous)
+            # Of what it builds on, the writer may have died before the fsync.
+            self._make_durable(consumer, previous)
             if wanted is None:
-                self._make_durable(consumer, previous)
                 return Commit(previous, previous)
             record = successor(consumer, previous, wanted)
             self._write(record, previous)
@@ -278,10 +279,13 @@ class LockFileOffsetStore(OffsetStore):
         if self._kept.get(record.consumer) == record.sequence:
             return
         name, data = kept_name(record), encode(record)
-        if self.storage.put_if_absent(name, data):
-            return
-        if self.storage.get(name, limit=FORMAT.max_frame) != data:
+        made = self.storage.put_if_absent(name, data)
+        if not made and self.storage.get(name, limit=FORMAT.max_frame) != data:
             self.storage.replace(name, data)
+        # One of the other kind with this number was never committed.
+        other = kept_name(record, other=True)
+        if self.storage.stat(other) is not None:
+            self.storage.delete(other)
 
     def _make_durable(self, consumer: str, record: Record | None) -> None:
         """What is acknowledged as done already may be of a writer that died before its fsync."""

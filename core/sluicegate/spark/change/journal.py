@@ -92,6 +92,10 @@ class CheckpointJournal:
         doubts = self._refuse_living().doubts
         return "; ".join(doubts) if doubts else None
 
+    def settle(self, entry: Entry) -> None:
+        if not isinstance(self._storage, ReadOnlyStorage):
+            operation.make_durable(self._storage, self._operation(entry.id).record)
+
     def _refuse_living(self) -> Evidence:
         return refuse_living(
             self._storage, accept_possible=self._writer_gone, option="--writer-gone"

@@ -124,6 +124,13 @@ def take_back(roots: Roots, record: ChangeRecord) -> None:
     storage.delete(record.barrier)
 
 
+def make_durable(storage: Storage, record: ChangeRecord) -> None:
+    """Make sure that the end of an operation lasts, if whoever carried it out has died since."""
+    for key in (_key(record, "begun"), f"offsets/{record.newest}"):
+        if storage.stat(key) is not None:
+            storage.sync(key)
+
+
 def inverse(record: ChangeRecord) -> list[Edit]:
     """The edits that undo a finished operation: every old file back from its second name."""
     edits = []
