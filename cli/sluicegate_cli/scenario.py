@@ -36,5 +36,8 @@ def reset_spec(given: Mapping[str, Any], scope: Scope, *, clamp: bool) -> ResetS
         case Scenario.MOMENT:
             return ResetSpec(scenario, scope, moment_ms=parse_moment(value), clamp=clamp)
         case Scenario.FILE:
-            return ResetSpec(scenario, scope, positions=read_positions(value), clamp=clamp)
+            positions = read_positions(value)
+            if not any(scope.has(each.topic, each.partition) for each in positions):
+                raise UsageError(f"{value} has no position of what --topic names")
+            return ResetSpec(scenario, scope, positions=positions, clamp=clamp)
     return ResetSpec(scenario, scope, clamp=clamp)
