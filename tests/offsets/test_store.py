@@ -873,7 +873,7 @@ class TestConsumers:
         assert caught.value.exit_code == 10
 
     def test_the_only_one_need_not_be_named(self, files: LockFileOffsetStore) -> None:
-        with pytest.raises(UsageError, match="has 0; known consumers: none"):
+        with pytest.raises(NotFound, match="has no consumers yet"):
             files.choose(None)
         with pytest.raises(NotFound):
             files.choose("a")

@@ -185,6 +185,9 @@ def test_repair(lab: Path, damage: Damage, recipe: str, tmp_path: Path) -> None:
     roots = {Place.CHECKPOINT: storage} | ({Place.SINK: sink} if sink else {})
     unmended = {d.finding.code for d in diagnose(roots, work) if d.mend is None}
     assert {choice.about for choice in plan.choices} == unmended
+    if "SG-OFFSETS-BEHIND-COMMIT" in told:
+        # What is ahead of the missing offsets follows from it.
+        told -= {"SG-STATE-AHEAD", "SG-SOURCE-LOG-AHEAD"}
     if not plan.actions:
         assert unmended >= told
         return

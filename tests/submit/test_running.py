@@ -183,6 +183,8 @@ class TestSignals:
         launcher.write_text("#!/bin/sh\necho up; exec sleep 62.5\n")
         app = write(tmp_path / "a.py", "")
         with started(launcher, app, tmp_path) as process:
+            # It says which process it started right after that has come up.
+            time.sleep(1)
             process.kill()
             err = process.communicate()[1]
         wait_until_gone(leader(err))
