@@ -44,8 +44,11 @@ def alarms(found: list[Finding]) -> list[Finding]:
 def test_looking_at_it_gives_no_alarm(job: Path) -> None:
     storage = open_storage(str(job / "checkpoint"), read_only=True)
     sink = open_storage(str(job / "out"), read_only=True)
-    seen = set()
-    for turn in range(COPIES):
+    seen: set[int | None] = set()
+    turn, deadline = 0, time.monotonic() + 180
+    # Longer on a busy machine, until the job has moved on.
+    while turn < COPIES or (len(seen) < 2 and time.monotonic() < deadline):
+        turn += 1
         assert alarms(verify(storage, sink, read_data=turn % 10 == 0)) == []
         summary = inspect(storage)
         assert summary.problems == ()
