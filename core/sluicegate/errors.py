@@ -133,6 +133,24 @@ class Fenced(SluicegateError):
     default_hint = "another writer took over; see: sluicegate status"
 
 
+class StaleVersion(Fenced):
+    """The shards were assigned anew since the epoch was routed."""
+
+    default_hint = "route the epoch again at the new version and seal it then"
+
+
+class StaleGeneration(Fenced):
+    """The stream was reset, rolled back or repaired: what this writer works on is abandoned."""
+
+    default_hint = "stop this job and start it anew; see: sluicegate history STREAM"
+
+
+class SplitBrainCommit(Fenced):
+    """Another run has taken over the stream."""
+
+    default_hint = "stop this job; see who took over with: sluicegate history STREAM"
+
+
 class UnsupportedFormat(SluicegateError):
     """A format, version or scheme that this release does not know."""
 

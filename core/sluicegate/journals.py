@@ -33,10 +33,16 @@ def open_journal(
             name=target.configured_name,
             writer_gone=writer_gone,
         )
+    if target.kind is TargetKind.STREAM:
+        from sluicegate.gate.journal import StreamJournal
+        from sluicegate.gate.stream import open_stream
+
+        stream = open_stream(_absolute(target.uri), read_only=read_only)
+        return StreamJournal(stream, name=target.configured_name)
     raise UnsupportedFormat(
         f"{target.uri} is a {target.kind.value} ({target.why}), of which this release keeps no "
         "journal",
-        hint="name an offset store or a Spark checkpoint",
+        hint="name a stream, an offset store or a Spark checkpoint",
         place=target.uri,
     )
 

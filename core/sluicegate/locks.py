@@ -16,7 +16,7 @@ import random
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -76,22 +76,41 @@ class FileLock:
         self.path = path
 
     @contextmanager
-    def hold(self, mode: LockMode = LockMode.EXCLUSIVE, timeout: float = 10.0) -> Iterator[None]:
+    def hold(
+        self, mode: LockMode = LockMode.EXCLUSIVE, timeout: float = 10.0, *, note: bool = True
+    ) -> Iterator[None]:
         """Hold the lock for the length of a `with` block, or raise `Locked` with the evidence."""
         held = _Held(self._acquire(mode, timeout))
-        note: Path | None = None
+        left: Path | None = None
         try:
-            # A note that cannot be written (full disk) must not cost the holder its lock.
-            with suppress(OSError):
-                note = self._leave_note(held, mode)
+            if note:
+                # One that cannot be written (full disk) must not cost the holder its lock.
+                with suppress(OSError):
+                    left = self._leave_note(held, mode)
             yield
         finally:
             try:
-                if note and held.fd is not None:
+                if left and held.fd is not None:
                     with suppress(OSError):
-                        note.unlink()
+                        left.unlink()
             finally:
                 held.close()
+
+    @contextmanager
+    def hold_in_turn(self, mode: LockMode, timeout: float = 10.0) -> Iterator[None]:
+        """Like `hold`, for those who must not starve: who came first gets it first.
+
+        Shared holders that overlap would keep an exclusive one waiting for ever. So everybody
+        waits at a second lock, which an exclusive waiter keeps until it has its turn. Shared
+        holders are many and short here, and leave no note.
+        """
+        deadline = time.monotonic() + timeout
+        turn = FileLock(self.path.with_suffix(".turn" + SUFFIX))
+        with ExitStack() as stack:
+            with turn.hold(timeout=timeout):
+                left = max(0.0, deadline - time.monotonic())
+                stack.enter_context(self.hold(mode, left, note=mode is LockMode.EXCLUSIVE))
+            yield
 
     def is_held(self) -> bool:
         """Whether anybody holds it, found out by trying."""

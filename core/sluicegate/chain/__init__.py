@@ -1,0 +1,1 @@
+"""The chain: the numbered links of a stream, the only truth about it."""

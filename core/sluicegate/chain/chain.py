@@ -1,0 +1,200 @@
+"""Appending to a chain, finding its head, walking it.
+
+The head is found from the `HEAD` hint by probing upward; the directory is never listed for it.
+Appending creates the next number exclusively, so of any number of racing writers exactly one gets
+it, and the others look at what came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sluicegate.chain import hint as hints
+from sluicegate.chain.errors import ChainDamaged, ChainShort, HeadDamaged, LinkDamaged
+from sluicegate.chain.hint import HEAD, Hint
+from sluicegate.chain.link import Kind, Link, decode, digest_of, encode, key_of
+from sluicegate.errors import NotFound
+from sluicegate.storage import Storage
+
+# The home is told of every change, but not of every epoch: it would cost each seal two fsyncs.
+_EPOCHS_UNTOLD = 64
+_LIMIT = 64 * 1024 * 1024
+
+
+class Chain:
+    """The chain of one stream; `home` is where the second hint is kept, if anywhere."""
+
+    def __init__(self, storage: Storage, home: Storage | None = None, stream: str = "") -> None:
+        self.storage = storage
+        self._home = home
+        self._stream = stream
+
+    def head(self) -> Link:
+        """The newest link; `NotFound` if there is no chain, `ChainDamaged` if it is not whole."""
+        while True:
+            hint = hints.read_hint(self.storage, HEAD)
+            if hint is None:
+                return self._head_without_hint()
+            link = self._read_if_there(hint.number)
+            if link is None:
+                if hints.read_hint(self.storage, HEAD) != hint:
+                    # Pruned while we looked: there is a newer hint now.
+                    continue
+                raise self._short(hint)
+            if link.digest != hint.digest or link.stream_id != hint.stream_id:
+                raise self._damaged(hint.number, "it is not the link that HEAD names")
+            return self._newest_from(link)
+
+    def open_head(self) -> Link:
+        """The head to build on: durable, and no older than what the home remembers."""
+        head = self.head()
+        # Its writer may have died before its last fsync.
+        self.storage.sync(key_of(head.number))
+        if hints.read_hint(self.storage, HEAD) is None:
+            hints.write_hint(self.storage, HEAD, Hint.of(head))
+        self.check_home(head)
+        return head
+
+    def check_home(self, head: Link) -> None:
+        """Refuse a chain that is older than, or another than, the one that the home remembers."""
+        known = self.remembered()
+        if known is None:
+            return
+        if known.stream_id != head.stream_id:
+            raise ChainDamaged(
+                f"{self.storage.uri} holds another stream than the one that the home remembers "
+                f"as {head.stream!r}",
+                hint="put the right directory there; if the old stream is given up for good, "
+                f"remove {self._home_place()}",
+                place=self.storage.uri,
+            )
+        if known.number > head.number:
+            raise ChainShort(
+                f"{self.storage.uri} ends at link {head.number}, but the home remembers link "
+                f"{known.number}: an old backup was restored, or links were lost",
+                place=self.storage.uri,
+            )
+        if known.number >= head.floor:
+            link = self._read_if_there(known.number)
+            if link and link.digest != known.digest:
+                raise self._damaged(known.number, "it is not the link that the home remembers")
+
+    def remembered(self) -> Hint | None:
+        """What the home knows of this stream."""
+        return hints.read_hint(self._home, hints.home_key(self._stream)) if self._home else None
+
+    def read(self, number: int) -> Link:
+        """A link, which is the one that belongs there, or `LinkDamaged`."""
+        link = self._read_if_there(number)
+        if link is None:
+            raise self._damaged(number, "it is missing")
+        return link
+
+    def raw(self, number: int) -> bytes | None:
+        """The bytes at a number, whatever they are; None if there are none."""
+        try:
+            return self.storage.get(key_of(number), limit=_LIMIT)
+        except NotFound:
+            return None
+
+    def walk(self, newest: int, oldest: int) -> Iterator[Link]:
+        """The links between two numbers, newest first, each proven to be the parent of the last."""
+        child: Link | None = None
+        for number in range(newest, oldest - 1, -1):
+            link = self.read(number)
+            if child and child.parent != link.digest:
+                raise self._damaged(number, f"it is not the parent that link {child.number} names")
+            yield link
+            child = link
+
+    def append(self, link: Link) -> Link | None:
+        """Make this the next link, durably; None if somebody else's came first."""
+        data = encode(link)
+        created = self.storage.put_if_absent(key_of(link.number), data)
+        # A link with our own nonce is ours: it had succeeded, and the reply was lost.
+        if not created and self.read(link.number).nonce != link.nonce:
+            return None
+        appended = replace(link, digest=digest_of(data))
+        self._hint_at(appended)
+        if link.kind is not Kind.EPOCH or link.number % _EPOCHS_UNTOLD == 0:
+            self.tell_home(appended)
+        return appended
+
+    def tell_home(self, link: Link) -> None:
+        """Let the home remember a link, unless it knows of a later one."""
+        if self._home is None:
+            return
+        known = self.remembered()
+        if known is None or known.number < link.number:
+            hints.write_hint(self._home, hints.home_key(self._stream), Hint.of(link))
+
+    def _hint_at(self, link: Link) -> None:
+        """Write HEAD; never leave it behind a later link whose writer hinted before us."""
+        while True:
+            hints.write_hint(self.storage, HEAD, Hint.of(link))
+            later = self._read_if_there(link.number + 1)
+            if later is None:
+                return
+            self.storage.sync(key_of(later.number))
+            link = later
+
+    def _newest_from(self, link: Link) -> Link:
+        while (later := self._read_if_there(link.number + 1)) is not None:
+            if later.parent != link.digest:
+                raise self._damaged(later.number, f"its parent is not link {link.number}")
+            link = later
+        return link
+
+    def _head_without_hint(self) -> Link:
+        """A genesis whose writer died before the hint is a chain of one; all else is damage."""
+        first = self._read_if_there(0)
+        if first and self._read_if_there(1) is None and not self.numbers()[1:]:
+            return first
+        if self.numbers():
+            raise HeadDamaged(
+                f"{self.storage.uri}/{HEAD} is missing, so the newest link is not known for sure",
+                place=f"{self.storage.uri}/{HEAD}",
+            )
+        if self.remembered():
+            raise ChainShort(
+                f"{self.storage.uri} has no chain, but the home remembers one: the directory was "
+                "lost, emptied, or is not mounted",
+                hint="bring the directory back from where it was, or from a backup; if the stream "
+                f"is given up for good, remove {self._home_place()}",
+                place=self.storage.uri,
+            )
+        raise NotFound(f"there is no chain in {self.storage.uri}", place=self.storage.uri)
+
+    def numbers(self) -> list[int]:
+        """The numbers that have a file, by listing; for checks and repairs only."""
+        try:
+            entries = self.storage.list("chain")
+        except NotFound:
+            return []
+        stems = [e.name.removesuffix(".link") for e in entries if e.name.endswith(".link")]
+        return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())
+
+    def _read_if_there(self, number: int) -> Link | None:
+        key = key_of(number)
+        try:
+            data = self.storage.get(key, limit=_LIMIT)
+        except NotFound:
+            return None
+        link = decode(data, f"{self.storage.uri}/{key}")
+        if link.number != number:
+            raise self._damaged(number, f"it holds link {link.number}")
+        return link
+
+    def _short(self, hint: Hint) -> ChainShort:
+        return ChainShort(
+            f"{self.storage.uri}: HEAD names link {hint.number}, which is missing",
+            place=f"{self.storage.uri}/{key_of(hint.number)}",
+        )
+
+    def _damaged(self, number: int, what: str) -> LinkDamaged:
+        place = f"{self.storage.uri}/{key_of(number)}"
+        return LinkDamaged(f"{place}: {what}", place=place)
+
+    def _home_place(self) -> str:
+        return f"{self._home.uri}/{hints.home_key(self._stream)}" if self._home else "the hint"

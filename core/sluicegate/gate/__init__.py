@@ -1,0 +1,1 @@
+"""What appends links to a chain: genesis, claims, epochs, and the operators' changes."""

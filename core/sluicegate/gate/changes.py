@@ -1,0 +1,133 @@
+"""An operator's change of a stream: its work in plain values, and what it means.
+
+Each kind of change is one function from the head to a plan; `apply` in the journal makes the same
+plan again, compares what it depends on, and appends the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluicegate import units
+from sluicegate.chain.link import Kind, Link
+from sluicegate.errors import Corrupt, UsageError
+from sluicegate.plan import Action, Precondition
+from sluicegate.positions import Positions, from_spark, to_spark
+from sluicegate.reset import Partition
+
+ROLLBACK, RESET, COMPACT, PRUNE, REPAIR, IMPORT, DEPOSE = OPERATIONS = (
+    "rollback",
+    "reset",
+    "compact",
+    "prune",
+    "repair",
+    "import",
+    "depose",
+)
+_SHOWN = 3
+
+
+class NeedsDedup(UsageError):
+    """A reset would count events twice, because there is no dedup log to recognise them."""
+
+    default_hint = "add --reprocess, which also takes back what was counted since then"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamChange:
+    """What to do to a stream; which fields count depends on the operation."""
+
+    operation: str
+    to: int | None = None
+    positions: Positions | None = None
+    data: str | None = None
+    read_data: bool = False
+    force: bool = False
+    note: str = ""
+    undoes: str | None = None
+
+    def to_work(self) -> dict[str, Any]:
+        """As plain values, for a plan."""
+        return {
+            "operation": self.operation,
+            "to": self.to,
+            "positions": to_spark(self.positions) if self.positions else None,
+            "data": self.data,
+            "read_data": self.read_data,
+            "force": self.force,
+            "note": self.note,
+            "undoes": self.undoes,
+        }
+
+    @classmethod
+    def from_work(cls, work: Mapping[str, Any]) -> StreamChange:
+        """From the plain values of a plan, or `Corrupt`."""
+        match dict(work):
+            case {
+                "operation": str(operation),
+                "to": None | int() as to,
+                "positions": None | dict() as positions,
+                "data": None | str() as data,
+                "read_data": bool(read_data),
+                "force": bool(force),
+                "note": str(note),
+                "undoes": None | str() as undoes,
+                **unknown,
+            } if operation in OPERATIONS and not unknown:
+                try:
+                    where = None if positions is None else from_spark(positions)
+                except UsageError as e:
+                    raise Corrupt(f"the plan's work is not valid: {e}") from e
+                return cls(operation, to, where, data, read_data, force, note, undoes)
+        raise Corrupt("the plan's work is not that of a gated stream")
+
+
+def moves(old: Positions, new: Positions) -> list[Action]:
+    """One action per position that differs."""
+    return [_move(each, old.get(*each), new.get(*each)) for each in _differing(old, new)]
+
+
+def _differing(old: Positions, new: Positions) -> list[Partition]:
+    both = {(p.topic, p.partition) for p in (*old, *new)}
+    return sorted(each for each in both if old.get(*each) != new.get(*each))
+
+
+def _move(partition: Partition, old: int | None, new: int | None) -> Action:
+    place = f"{partition[0]}[{partition[1]}]"
+    if new is None:
+        return Action("forget", place, "no position from then on", old, new)
+    if old is None:
+        return Action("set", place, "had no position", old, new)
+    if new < old:
+        return Action("rewind", place, f"re-reads {units.events(old - new)}", old, new)
+    return Action("skip", place, f"skips {units.events(new - old)}", old, new)
+
+
+def summary(actions: list[Action], note: str) -> str:
+    """The moves of positions in a line of the history."""
+    shown = [a for a in actions if a.verb in ("rewind", "skip", "set", "forget")]
+    told = ", ".join(f"{a.place} {_shown(a.old)} → {_shown(a.new)}" for a in shown[:_SHOWN])
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return f"{note}: {told}{more}" if note and told else note or told + more or "no position moved"
+
+
+def standing(link: Link, *, force: bool) -> tuple[Precondition, ...]:
+    """What going back depends on: nobody went back before, and, unless forced, no job went on."""
+    found = [Precondition("the stream", link.stream_id)]
+    found.append(Precondition("the generation", link.generation))
+    if not force:
+        found.append(Precondition("the number of epochs", link.epoch))
+        found.append(Precondition("the run that may seal", link.writer))
+    return tuple(found)
+
+
+def link_text(link: Link) -> str:
+    """A link as plans name it."""
+    kind = f"epoch {link.epoch}" if link.kind is Kind.EPOCH else link.kind.value
+    return f"link {link.number} ({kind}, {units.utc(link.created_at)})"
+
+
+def _shown(value: int | str | None) -> str:
+    return "none" if value is None else str(value)

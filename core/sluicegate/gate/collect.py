@@ -1,0 +1,181 @@
+"""Retention and collection: what is given up, and removing what nothing refers to any more.
+
+Prune seals a floor first and unlinks below it afterwards, oldest first; so whatever interrupts it,
+what is left is a whole chain and some files that the next sweep removes. Whoever removes holds the
+collect lock exclusively and reads the head inside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sluicegate.blobs import Blobs, Ref, Stored
+from sluicegate.chain.errors import LinkDamaged
+from sluicegate.chain.link import Link, key_of
+from sluicegate.errors import Corrupt, NotFound
+from sluicegate.gate.drafts import PruneDraft, Signature
+from sluicegate.gate.gate import Gate
+from sluicegate.gate.stream import Stream
+from sluicegate.state import manifest
+from sluicegate.storage import Stat
+
+GRACE = 24 * 3600.0
+"""How old an orphan must be: an epoch that is being computed has blobs no link refers to yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept: so many of the newest links, and all that are younger than so many seconds."""
+
+    links: int = 1
+    seconds: float = 0.0
+
+    def floor(self, stream: Stream, head: Link, now: float | None = None) -> int:
+        """The number of the oldest link to keep; the head is always kept."""
+        floor = max(head.floor, head.number - max(self.links, 1) + 1)
+        if self.seconds <= 0:
+            return floor
+        since = (time.time() if now is None else now) - self.seconds
+        low, high = head.floor, floor
+        # Creation times never go back along a chain.
+        while low < high:
+            middle = (low + high) // 2
+            if stream.chain.read(middle).created_at < since:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep removed, or would remove."""
+
+    links: int = 0
+    blobs: int = 0
+    bytes: int = 0
+    temporary: int = 0
+    locks: int = 0
+
+    def __bool__(self) -> bool:
+        return any((self.links, self.blobs, self.temporary, self.locks))
+
+
+def prune(
+    gate: Gate,
+    floor: int,
+    signature: Signature | None = None,
+    details: Mapping[str, Any] | None = None,
+    *,
+    grace: float = GRACE,
+) -> Link | None:
+    """Give up the links below a floor, and remove them; None if they were given up before."""
+    head = gate.head()
+    draft = PruneDraft(min(floor, head.number), signature or Signature(), details or {})
+    link = gate.append(draft, head)
+    sweep(gate.stream, grace=grace)
+    return link
+
+
+def sweep(stream: Stream, *, grace: float = GRACE, dry_run: bool = False) -> Swept:
+    """Remove links below the floor, orphans, and leftovers of dead writers."""
+    if dry_run:
+        return _sweep(stream, stream.chain.head(), grace, remove=False)
+    with stream.collecting():
+        return _sweep(stream, stream.chain.open_head(), grace, remove=True)
+
+
+def _sweep(stream: Stream, head: Link, grace: float, *, remove: bool) -> Swept:
+    # Before anything goes: what a link that cannot be read refers to is not known.
+    live = {ref.digest for ref in live_refs(stream, head)}
+    limit = (time.time() - grace) * 1e9
+    links = [key_of(number) for number in stream.chain.numbers() if number < head.floor]
+    blobs = [(b.key, s.size) for b in stream.blobs.stored() if (s := _old(stream, b, live, limit))]
+    left = list(old_temporaries(stream, limit))
+    locks = list(old_run_locks(stream, head, limit))
+    if remove:
+        for key in (*links, *(key for key, _ in blobs)):
+            stream.storage.delete(key)
+        for path in (*left, *locks):
+            path.unlink(missing_ok=True)
+    size = sum(size for _, size in blobs)
+    return Swept(len(links), len(blobs), size, len(left), len(locks))
+
+
+def _old(stream: Stream, blob: Stored, live: set[str], limit_ns: float) -> Stat | None:
+    """What is known of an orphan that is old enough to go."""
+    found = None if blob.digest in live else stream.storage.stat(blob.key)
+    return found if found and found.modified_ns <= limit_ns else None
+
+
+def live_refs(stream: Stream, head: Link) -> Iterator[Ref]:
+    """Every blob that a kept link leads to; `Corrupt` if that cannot be told of one of them."""
+    declared: set[int] = set()
+    seen: set[Ref] = set()
+    for number in range(head.number, head.floor - 1, -1):
+        if number in declared:
+            # Given up by a repair, which says so.
+            continue
+        try:
+            link = stream.chain.read(number)
+            declared |= declared_numbers(link)
+            fresh = set(link.refs) - seen
+            seen |= fresh
+            yield from fresh
+            for ref in fresh & {*link.state.refs, link.partials}:
+                inner = set(inner_refs(stream.blobs, ref)) - seen
+                seen |= inner
+                yield from inner
+        except (Corrupt, NotFound) as e:
+            raise LinkDamaged(
+                f"what link {number} refers to is not known, so nothing is removed: {e}",
+                hint="mend the chain first: sluicegate checkpoint repair STREAM",
+            ) from e
+
+
+def inner_refs(blobs: Blobs, ref: Ref) -> Iterator[Ref]:
+    """What a manifest leads to."""
+    for refs in manifest.read(blobs, ref).values():
+        yield from refs
+
+
+def declared_numbers(link: Link) -> set[int]:
+    """The links that a repair says are damaged or unusable."""
+    spans = [span[:2] for name in ("damaged", "unusable") for span in link.details.get(name, ())]
+    return {number for first, last in spans for number in range(first, last + 1)}
+
+
+def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:
+    """Files that dead writers did not finish."""
+    for directory in ("", "chain", *_prefixes(stream)):
+        root = stream.storage.local_path(directory)
+        try:
+            left = stream.storage.list(directory, temporary=True)
+        except NotFound:
+            continue
+        for entry in left:
+            assert root
+            if (root / entry.name).stat().st_mtime_ns <= limit_ns:
+                yield root / entry.name
+
+
+def old_run_locks(stream: Stream, head: Link, limit_ns: float) -> Iterator[Path]:
+    """Lock files of runs that are over; nobody waits for those, so they may go."""
+    directory = stream.storage.local_path("locks")
+    for path in sorted(directory.glob("run-*.lock")) if directory else ():
+        run = path.name.removeprefix("run-").removesuffix(".lock")
+        if run == head.writer or path.stat().st_mtime_ns > limit_ns:
+            continue
+        if not stream.run_lock(run).is_held():
+            yield path
+
+
+def _prefixes(stream: Stream) -> list[str]:
+    try:
+        return [f"blobs/{e.name}" for e in stream.storage.list("blobs") if e.kind == "directory"]
+    except NotFound:
+        return []

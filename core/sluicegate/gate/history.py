@@ -1,0 +1,155 @@
+"""Going back: what older links hold, which of them can be gone back to, and the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sluicegate import units
+from sluicegate.chain.errors import LinkDamaged
+from sluicegate.chain.link import Kind, Link
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
+from sluicegate.gate.collect import declared_numbers
+from sluicegate.gate.stream import Stream
+from sluicegate.gate.survey import BlobSurvey
+from sluicegate.positions import Positions
+
+
+class CannotGoBack(UsageError):
+    """A link that cannot be gone back to: given up, damaged, or not there yet."""
+
+    default_hint = "see the links with: sluicegate checkpoint list STREAM"
+
+
+def content_of(link: Link) -> dict[str, Any]:
+    """What going back to a link restores; numbers that only grow are not part of it."""
+    return {
+        "positions": link.positions,
+        "sequence": link.sequence,
+        "watermark_ns": link.watermark_ns,
+        "counters": link.counters,
+        "state": link.state,
+        "dedup": link.dedup,
+        "operators": link.operators,
+        "lineage": link.lineage,
+    }
+
+
+def common_ancestor(stream: Stream, one: Link, other: Link) -> Link | None:
+    """The newest link that both lineages go through; None if it is no longer kept."""
+    shared = [
+        min(last, end)
+        for first, last in one.lineage
+        for begin, end in other.lineage
+        if max(first, begin) <= min(last, end)
+    ]
+    try:
+        return stream.chain.read(max(shared)) if shared else None
+    except Corrupt:
+        return None
+
+
+def restorable(stream: Stream, head: Link, number: int) -> Link:
+    """The link to go back to, with all its blobs there, or `CannotGoBack` naming the oldest."""
+    if number > head.number:
+        raise CannotGoBack(f"there is no link {number} yet; the newest is {head.number}")
+    if number < head.floor:
+        raise CannotGoBack(
+            f"link {number} was given up by a prune; the oldest that can be gone back to is "
+            f"{oldest_restorable(stream, head)}"
+        )
+    problem = obstacle(stream, number)
+    if problem is None:
+        return stream.chain.read(number)
+    raise CannotGoBack(
+        f"link {number} cannot be gone back to: {problem}; "
+        f"the newest before it that can is {_nearest(stream, head, number)}"
+    )
+
+
+def obstacle(stream: Stream, number: int) -> str | None:
+    """Why a link cannot be gone back to; None if it can."""
+    try:
+        link = stream.chain.read(number)
+    except LinkDamaged as e:
+        return e.message
+    bad = BlobSurvey(stream.blobs).of(link)
+    return bad[0].what if bad else None
+
+
+def oldest_restorable(stream: Stream, head: Link) -> int:
+    """The oldest link that can be gone back to."""
+    return next(n for n in range(head.floor, head.number + 1) if obstacle(stream, n) is None)
+
+
+def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
+    """The newest link that was there at a time."""
+    wanted = moment_ms / 1000
+    oldest = next(_sound(stream, head.floor, head.number, 1))
+    if wanted < oldest.created_at:
+        raise CannotGoBack(
+            f"{units.utc(wanted)} is before the oldest link that is kept: {oldest.number}, of "
+            f"{units.utc(oldest.created_at)}"
+        )
+    if wanted > head.created_at:
+        return head.number
+    for link in _sound(stream, head.number, head.floor, -1):
+        if link.created_at <= wanted:
+            return link.number
+    raise CannotGoBack(f"no link was there at {units.utc(wanted)}")
+
+
+def link_before(stream: Stream, head: Link, positions: Positions) -> int:
+    """The newest link of the lineage that has read nothing at or past these positions."""
+    for link in _sound(stream, head.number, head.floor, -1):
+        reached = (positions.get(p.topic, p.partition) for p in link.positions)
+        inside = all(
+            wanted is None or each.offset <= wanted
+            for each, wanted in zip(link.positions, reached, strict=True)
+        )
+        if inside and head.includes(link.number):
+            return link.number
+    raise CannotGoBack(
+        "every kept link has read past these positions already",
+        hint="keep what was counted with --skip-seen, or choose later positions",
+    )
+
+
+def changes(stream: Stream, head: Link) -> Iterator[Link]:
+    """The links that are not epochs, newest first, without reading the epochs between them."""
+    link: Link | None = head
+    while link is not None:
+        if link.kind is not Kind.EPOCH:
+            yield link
+        number = link.changed
+        if number is None or number < head.floor:
+            return
+        link = _read_or_before(stream, head, number)
+
+
+def _read_or_before(stream: Stream, head: Link, number: int) -> Link | None:
+    """A link, or the nearest sound one before it if it is damaged."""
+    return next(_sound(stream, number, head.floor, -1), None)
+
+
+def _sound(stream: Stream, start: int, end: int, step: int) -> Iterator[Link]:
+    for number in range(start, end + step, step):
+        try:
+            yield stream.chain.read(number)
+        except Corrupt:
+            continue
+
+
+def _nearest(stream: Stream, head: Link, number: int) -> str:
+    for candidate in range(number - 1, head.floor - 1, -1):
+        if obstacle(stream, candidate) is None:
+            return str(candidate)
+    return "none"
+
+
+def given_up(stream: Stream, head: Link) -> set[int]:
+    """The links that repairs have declared damaged."""
+    try:
+        return {n for link in changes(stream, head) for n in declared_numbers(link)}
+    except (SluicegateError, NotFound):
+        return set()

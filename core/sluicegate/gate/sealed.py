@@ -1,0 +1,77 @@
+"""What the chain knows of sealed epochs, for whoever writes or reads state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sluicegate.blobs import Ref
+from sluicegate.chain.link import Link
+from sluicegate.gate.collect import prune
+from sluicegate.gate.gate import Gate
+from sluicegate.state import manifest
+from sluicegate.state.backends import BlobStateBackend
+from sluicegate.state.manifest import Shards
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sluicegate.gate.stream import Stream
+
+
+class SealedEpochs:
+    """`Sealed` on a chain: everything is read from it anew, nothing is remembered."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def version(self) -> int:
+        return self._gate.stream.chain.head().version
+
+    def newest_epoch(self) -> int:
+        return self._gate.stream.chain.head().epoch
+
+    def partials(self, epoch: int) -> Mapping[int, Ref] | None:
+        link = self._first_at(epoch)
+        if link is None or link.epoch != epoch or epoch == 0:
+            return None
+        shards = manifest.read(self._gate.stream.blobs, link.partials) if link.partials else {}
+        return {shard: refs[0] for shard, refs in shards.items()}
+
+    def prune_before(self, epoch: int) -> int:
+        link = self._first_at(epoch)
+        if link is None:
+            return 0
+        before = self._gate.head().floor
+        prune(self._gate, link.number)
+        return max(0, link.number - before)
+
+    def _first_at(self, epoch: int) -> Link | None:
+        """The oldest kept link that has seen so many epochs; they only grow along the chain."""
+        chain = self._gate.stream.chain
+        head = chain.head()
+        if head.epoch < epoch:
+            return None
+        low, high = head.floor, head.number
+        while low < high:
+            middle = (low + high) // 2
+            if chain.read(middle).epoch < epoch:
+                low = middle + 1
+            else:
+                high = middle
+        return chain.read(low)
+
+
+def state_backend(gate: Gate) -> BlobStateBackend:
+    """Where the epochs of a stream put their partials."""
+    return BlobStateBackend(gate.stream.blobs, SealedEpochs(gate))
+
+
+def shards_of(stream: Stream, link: Link) -> Shards:
+    """The partials of every shard at a link, oldest first."""
+    return manifest.joined(manifest.read(stream.blobs, ref) for ref in link.state.refs)
+
+
+def shard_state(stream: Stream, link: Link, shard: int) -> pa.Table | None:
+    """The state of one shard at a link; None if it has none."""
+    return manifest.contents(stream.blobs, shards_of(stream, link).get(shard, ()))

@@ -1,0 +1,178 @@
+"""The two state backends: in memory, and on blobs with the chain as the truth about versions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from sluicegate.blobs import BlobDamaged, Blobs, Ref, digest_of
+from sluicegate.errors import SplitBrainCommit, StaleVersion
+from sluicegate.state.backend import EpochIncomplete, PartialConflict
+
+
+class Sealed(Protocol):
+    """What a backend asks the chain, every time anew: a writer's own memory is no fence."""
+
+    def version(self) -> int:
+        """The authoritative version of the assignment."""
+
+    def newest_epoch(self) -> int:
+        """The newest sealed epoch; 0 if there is none."""
+
+    def partials(self, epoch: int) -> Mapping[int, Ref] | None:
+        """What a sealed epoch changed, by shard; None if it is not sealed or no longer kept."""
+
+    def prune_before(self, epoch: int) -> int:
+        """Give up the epochs strictly before; gives how many links went."""
+
+
+class BlobStateBackend:
+    """`StateBackend` on blobs, for one attempt at one epoch after the other."""
+
+    def __init__(self, blobs: Blobs, sealed: Sealed) -> None:
+        self._blobs = blobs
+        self._sealed = sealed
+        self._attempt = _Attempt()
+
+    @property
+    def version(self) -> int:
+        return self._sealed.version()
+
+    def write_partial(self, shard: int, epoch: int, version: int, data: bytes) -> Ref:
+        check_version(version, self.version)
+        ref = Ref(digest_of(data), len(data))
+        if _is_sealed(self._sealed.partials(epoch), shard, epoch, ref):
+            return ref
+        self._attempt.say(shard, epoch, ref)
+        return self._blobs.put(data)
+
+    def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
+        check_version(version, self.version)
+        self._attempt.say(shard, epoch, None)
+
+    def read_partial(self, shard: int, epoch: int) -> bytes | None:
+        sealed = self._sealed.partials(epoch)
+        ref = self._attempt.said(epoch).get(shard) if sealed is None else sealed.get(shard)
+        return self._blobs.get(ref) if ref else None
+
+    def epoch_complete(self, epoch: int, shards: Collection[int]) -> Mapping[int, Ref]:
+        changed = complete(self._attempt.said(epoch), epoch, shards)
+        for shard, ref in changed.items():
+            try:
+                self._blobs.check(ref, read=True)
+            except BlobDamaged as e:
+                raise EpochIncomplete(f"the partial of shard {shard} is not intact: {e}") from e
+        return changed
+
+    def prune_before(self, epoch: int) -> int:
+        self._attempt.forget_before(epoch)
+        return self._sealed.prune_before(min(epoch, self._sealed.newest_epoch()))
+
+
+class MemoryStateBackend:
+    """`StateBackend` that forgets with its process, and seals by itself: the model of the other."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._data: dict[str, bytes] = {}
+        self._attempt = _Attempt()
+        self._sealed: dict[int, tuple[str, Mapping[int, Ref]]] = {}
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def advance(self, version: int) -> None:
+        """Raise the authoritative version; it never goes back."""
+        check_version(version, self._version)
+        self._version = version
+
+    def write_partial(self, shard: int, epoch: int, version: int, data: bytes) -> Ref:
+        check_version(version, self._version)
+        ref = Ref(digest_of(data), len(data))
+        if not _is_sealed(self._partials(epoch), shard, epoch, ref):
+            self._attempt.say(shard, epoch, ref)
+            self._data[ref.digest] = data
+        return ref
+
+    def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
+        check_version(version, self._version)
+        self._attempt.say(shard, epoch, None)
+
+    def read_partial(self, shard: int, epoch: int) -> bytes | None:
+        sealed = self._partials(epoch)
+        ref = self._attempt.said(epoch).get(shard) if sealed is None else sealed.get(shard)
+        return self._data[ref.digest] if ref else None
+
+    def epoch_complete(self, epoch: int, shards: Collection[int]) -> Mapping[int, Ref]:
+        return complete(self._attempt.said(epoch), epoch, shards)
+
+    def seal(self, epoch: int, shards: Collection[int], writer: str) -> None:
+        """Make an epoch final; the first writer wins, and the same one may ask again."""
+        winner, _ = self._sealed.setdefault(epoch, (writer, self.epoch_complete(epoch, shards)))
+        if winner != writer:
+            raise SplitBrainCommit(f"epoch {epoch} was sealed by {winner}")
+
+    def prune_before(self, epoch: int) -> int:
+        newest = max(self._sealed, default=0)
+        gone = [each for each in self._sealed if each < min(epoch, newest)]
+        for each in gone:
+            del self._sealed[each]
+        self._attempt.forget_before(epoch)
+        return len(gone)
+
+    def _partials(self, epoch: int) -> Mapping[int, Ref] | None:
+        return self._sealed[epoch][1] if epoch in self._sealed else None
+
+
+class _Attempt:
+    """What each shard said of the epochs that are not sealed: a partial, or None for unchanged."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, dict[int, Ref | None]] = {}
+
+    def said(self, epoch: int) -> Mapping[int, Ref | None]:
+        return self._said.get(epoch, {})
+
+    def say(self, shard: int, epoch: int, ref: Ref | None) -> None:
+        known = self._said.setdefault(epoch, {})
+        if known.setdefault(shard, ref) != ref:
+            raise PartialConflict(f"shard {shard} of epoch {epoch} was said to be something else")
+
+    def forget_before(self, epoch: int) -> None:
+        self._said = {each: said for each, said in self._said.items() if each >= epoch}
+
+
+def check_version(version: int, authoritative: int) -> None:
+    """Refuse a writer with an older version than the authoritative one; 0 is no fence."""
+    if authoritative and version < authoritative:
+        raise StaleVersion(
+            f"this was routed at version {version} of the assignment, which is at {authoritative}"
+        )
+
+
+def complete(
+    said: Mapping[int, Ref | None], epoch: int, shards: Collection[int]
+) -> Mapping[int, Ref]:
+    """The changed shards of an epoch in which every owned shard has spoken, and no other."""
+    if not shards:
+        raise EpochIncomplete(f"epoch {epoch} has no shards at all")
+    if silent := sorted(set(shards) - said.keys()):
+        raise EpochIncomplete(
+            f"epoch {epoch}: shards {silent[:5]} are neither changed nor unchanged"
+        )
+    if strangers := sorted(said.keys() - set(shards)):
+        raise EpochIncomplete(f"epoch {epoch}: shards {strangers[:5]} do not belong to it")
+    changed = {shard: ref for shard, ref in said.items() if ref is not None}
+    if empty := sorted(shard for shard, ref in changed.items() if not ref.size):
+        raise EpochIncomplete(f"epoch {epoch}: the partials of shards {empty[:5]} are empty")
+    return changed
+
+
+def _is_sealed(sealed: Mapping[int, Ref] | None, shard: int, epoch: int, ref: Ref) -> bool:
+    """Whether this very partial is sealed already; a different one is a conflict."""
+    if sealed is None:
+        return False
+    if sealed.get(shard) != ref:
+        raise PartialConflict(f"epoch {epoch} is sealed, with another partial of shard {shard}")
+    return True

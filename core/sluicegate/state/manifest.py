@@ -1,0 +1,102 @@
+"""Manifests of state: shard → the partials it consists of, oldest first, as a blob.
+
+A delta is what one epoch changed; a base is everything up to some point. Folding puts deltas into a
+base, and merges the partials of a shard when they have become many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from sluicegate import codec
+from sluicegate.blobs import BlobDamaged, Blobs, Ref
+from sluicegate.errors import Corrupt
+from sluicegate.state import partial
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = codec.Format("state", 1, 256 * 1024 * 1024)
+MAX_PARTIALS = 8
+
+Shards = Mapping[int, tuple[Ref, ...]]
+
+
+def encode(shards: Shards) -> bytes:
+    """The blob of a manifest."""
+    fields = {str(shard): [ref.fields() for ref in refs] for shard, refs in shards.items()}
+    return codec.encode(FORMAT, fields)
+
+
+def decode(data: bytes, place: str) -> Shards:
+    """The manifest in a blob, or `Corrupt`."""
+    fields = codec.decode(FORMAT, data, place)
+    try:
+        return {
+            int(shard): tuple(Ref.from_fields(each) for each in refs)
+            for shard, refs in fields.items()
+        }
+    except (AttributeError, TypeError, ValueError) as e:
+        raise Corrupt(f"{place} is not a manifest of state: {e!r}", place=place) from e
+
+
+def read(blobs: Blobs, ref: Ref) -> Shards:
+    """The manifest that a reference leads to."""
+    return decode(blobs.get(ref), ref.key)
+
+
+def joined(manifests: Iterable[Shards]) -> dict[int, tuple[Ref, ...]]:
+    """Manifests one after the other, as one."""
+    shards: dict[int, tuple[Ref, ...]] = {}
+    for manifest in manifests:
+        for shard, refs in manifest.items():
+            shards[shard] = (*shards.get(shard, ()), *refs)
+    return shards
+
+
+def fold(blobs: Blobs, base: Ref | None, deltas: Iterable[Ref]) -> Ref:
+    """A base that holds what a base and deltas hold; shards with many partials are merged.
+
+    First only what is new is merged, so that the large old partials are rarely written again.
+    """
+    old = read(blobs, base) if base else {}
+    new = joined(read(blobs, delta) for delta in deltas)
+    folded = dict(old)
+    for shard, refs in new.items():
+        whole = not old.get(shard)
+        added = (merge(blobs, refs, whole=whole),) if len(refs) > 1 else refs
+        together = (*old.get(shard, ()), *added)
+        if len(together) > MAX_PARTIALS:
+            together = (merge(blobs, together, whole=True),)
+        folded[shard] = together
+    return blobs.put(encode(folded))
+
+
+def compacted(blobs: Blobs, shards: Shards) -> Ref:
+    """A base with one partial per shard."""
+    whole = {
+        shard: (merge(blobs, refs, whole=True),) if len(refs) > 1 else refs
+        for shard, refs in shards.items()
+    }
+    return blobs.put(encode(whole))
+
+
+def merge(blobs: Blobs, refs: Iterable[Ref], *, whole: bool) -> Ref:
+    """Several partials as one."""
+    return blobs.put(
+        partial.encode(partial.merge([_table(blobs, ref) for ref in refs], whole=whole))
+    )
+
+
+def contents(blobs: Blobs, refs: Iterable[Ref]) -> pa.Table | None:
+    """The state that partials give; None if there are none."""
+    tables = [_table(blobs, ref) for ref in refs]
+    return partial.merge(tables, whole=True) if tables else None
+
+
+def _table(blobs: Blobs, ref: Ref) -> pa.Table:
+    try:
+        return partial.decode(blobs.get(ref), ref.key)
+    except partial.PartialInvalid as e:
+        raise BlobDamaged(e.message, place=ref.key) from e

@@ -1,0 +1,149 @@
+"""Partials: what one epoch changed in one shard's state, as a Parquet table that merges.
+
+Columns: `key` (text), `replaces` (what was there before is forgotten), `present` (false: the key is
+deleted), and one column per value. How the values of one key merge stands in the metadata of each
+column. The state of a shard is the merge of its partials, oldest first; merging some of them first
+gives the same result, so they can be compacted in any grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.errors import Corrupt, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEY, REPLACES, PRESENT = "key", "replaces", "present"
+_OWN = (KEY, REPLACES, PRESENT)
+_MERGE = b"merge"
+_ORDER, _START = "sg.order", "sg.start"
+
+
+class Merge(Enum):
+    """How two values of one key become one."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    LAST = "last"
+
+
+class PartialInvalid(Corrupt):
+    """A blob is not a partial, or partials of different streams were mixed."""
+
+
+def table(
+    keys: Sequence[str],
+    values: Mapping[str, Sequence[Any]],
+    merges: Mapping[str, Merge],
+    *,
+    replaces: Sequence[bool] | None = None,
+    present: Sequence[bool] | None = None,
+) -> pa.Table:
+    """A partial from columns; without more said, every key is present and adds to what is there."""
+    import pyarrow as pa
+
+    columns = {
+        KEY: pa.array(keys, pa.string()),
+        REPLACES: pa.array(replaces or [False] * len(keys), pa.bool_()),
+        PRESENT: pa.array(present or [True] * len(keys), pa.bool_()),
+    } | {name: pa.array(column) for name, column in values.items()}
+    made = pa.table(columns)
+    for name, merge in merges.items():
+        made = _with_merge(made, name, merge)
+    if clash := sorted(set(_OWN) & values.keys()):
+        raise UsageError(f"a value cannot be called {clash[0]!r}", hint="choose another name")
+    return made
+
+
+def encode(partial: pa.Table) -> bytes:
+    """The bytes of a partial; equal tables give equal bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(partial.sort_by(KEY), sink, compression="zstd", use_dictionary=False)
+    return bytes(sink.getvalue())
+
+
+def decode(data: bytes, place: str) -> pa.Table:
+    """The partial in a blob, or `PartialInvalid`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        read = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as e:
+        raise PartialInvalid(f"{place} is not a partial: {e}", place=place) from e
+    kinds = {KEY: pa.string(), REPLACES: pa.bool_(), PRESENT: pa.bool_()}
+    if any(read.schema.get_field_index(n) < 0 or read[n].type != k for n, k in kinds.items()):
+        raise PartialInvalid(f"{place} is not a partial: {read.schema.names}", place=place)
+    _rules(read)
+    return read
+
+
+def merge(partials: Sequence[pa.Table], *, whole: bool = False) -> pa.Table:
+    """The partial that does what these do one after the other; `whole`: nothing came before."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rules = _rules(partials[0])
+    if any(not each.schema.equals(partials[0].schema, check_metadata=True) for each in partials):
+        raise PartialInvalid("partials of different columns cannot be merged")
+    rows = pa.concat_tables(
+        [
+            each.append_column(_ORDER, pa.array([order] * each.num_rows, pa.int64()))
+            for order, each in enumerate(partials)
+        ]
+    )
+    rows = _since_replaced(rows)
+    sums = [(name, rule.value) for name, rule in rules.items()]
+    grouped = rows.group_by(KEY, use_threads=False).aggregate(
+        [(REPLACES, "any"), (PRESENT, "any"), *sums]
+    )
+    names = [KEY, *(f"{name}_{how}" for name, how in [(REPLACES, "any"), (PRESENT, "any"), *sums])]
+    merged = grouped.select(names).rename_columns([KEY, REPLACES, PRESENT, *rules])
+    merged = merged.select(partials[0].schema.names).cast(partials[0].schema)
+    if whole:
+        merged = merged.filter(merged[PRESENT])
+        nothing = pc.equal(merged[PRESENT], pa.scalar(False))
+        merged = merged.set_column(merged.schema.get_field_index(REPLACES), REPLACES, nothing)
+        merged = merged.cast(partials[0].schema)
+    return merged.sort_by(KEY)
+
+
+def _since_replaced(rows: pa.Table) -> pa.Table:
+    """Without the rows that a later one of the same key replaces."""
+    import pyarrow.compute as pc
+
+    replacing = rows.filter(rows[REPLACES])
+    if not replacing.num_rows:
+        return rows
+    starts = replacing.group_by(KEY).aggregate([(_ORDER, "max")]).rename_columns([KEY, _START])
+    joined = rows.join(starts, KEY, join_type="left outer", use_threads=False)
+    kept = pc.or_kleene(
+        pc.is_null(joined[_START]), pc.greater_equal(joined[_ORDER], joined[_START])
+    )
+    return joined.filter(kept).drop_columns([_START]).sort_by(_ORDER)
+
+
+def _rules(partial: pa.Table) -> dict[str, Merge]:
+    rules = {}
+    for each in partial.schema:
+        if each.name in _OWN:
+            continue
+        try:
+            rules[each.name] = Merge((each.metadata or {})[_MERGE].decode())
+        except (KeyError, ValueError) as e:
+            raise PartialInvalid(f"column {each.name!r} does not say how it merges") from e
+    return rules
+
+
+def _with_merge(partial: pa.Table, name: str, rule: Merge) -> pa.Table:
+    index = partial.schema.get_field_index(name)
+    marked = partial.schema.field(name).with_metadata({_MERGE: rule.value.encode()})
+    return partial.cast(partial.schema.set(index, marked))
