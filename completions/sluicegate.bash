@@ -63,15 +63,17 @@ _sluicegate_at() {
     '')
         group=1 options=(--home --config --json --no-color --version -h --help)
         case $2 in
-        0) kind=words choices=(init demo status explain checkpoint offsets audit submit history undo apply locks doctor) ;;
+        0) kind=words choices=(init demo status explain checkpoint offsets state audit submit history undo apply locks doctor) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
     init)
-        options=(--store -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        options=(--store --stream --offsets -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
         case $2 in
         --store) kind=directories ;;
+        --stream) kind=text ;;
+        --offsets) kind=files ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -105,15 +107,16 @@ _sluicegate_at() {
     checkpoint)
         group=1 options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=words choices=(inspect list verify diff repair rollback seed relocate) ;;
+        0) kind=words choices=(inspect list verify diff repair rollback prune import export seed relocate) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
     'checkpoint inspect')
-        options=(--as --home --config --json --no-color -h --help)
+        options=(--link --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
+        --link) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -130,10 +133,12 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint verify')
-        options=(--sink --read-data --as --home --config --json --no-color -h --help)
+        options=(--sink --read-data --read-data-subset --max-duration --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --sink) kind=directories ;;
+        --read-data-subset) kind=text ;;
+        --max-duration) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -149,7 +154,7 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint repair')
-        options=(--sink --read-data --offsets --query-id --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--sink --read-data --offsets --query-id --force --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --sink) kind=directories ;;
@@ -164,7 +169,7 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint rollback')
-        options=(--to --to-datetime --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--to --to-datetime --force --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --to) kind=text ;;
@@ -179,12 +184,51 @@ _sluicegate_at() {
         --config) kind=files ;;
         esac
         ;;
+    'checkpoint prune')
+        options=(--keep --keep-within --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --keep) kind=text ;;
+        --keep-within) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint import')
+        options=(--force -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        1) kind=text ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'checkpoint export')
+        options=(--link --as -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=text ;;
+        1) kind=files ;;
+        --link) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
     'checkpoint seed')
-        options=(--offsets --format -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        options=(--offsets --format --source-offset -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
         case $2 in
         0) kind=directories ;;
         --offsets) kind=files ;;
         --format) kind=words choices=(spark csv rpk) ;;
+        --source-offset) kind=text ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -222,7 +266,7 @@ _sluicegate_at() {
         esac
         ;;
     'offsets reset')
-        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --force --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --skip-seen --reprocess --force --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --consumer) kind=text ;;
@@ -277,6 +321,37 @@ _sluicegate_at() {
         0) kind=files ;;
         --consumer) kind=text ;;
         --topic) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    state)
+        group=1 options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=words choices=(show compact) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'state show')
+        options=(--link --shard --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --link) kind=text ;;
+        --shard) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'state compact')
+        options=(--as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;

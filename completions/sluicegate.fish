@@ -30,6 +30,7 @@ function __sluicegate_is_group -a wanted
         '' \
         checkpoint \
         offsets \
+        state \
         locks
 end
 
@@ -38,6 +39,8 @@ function __sluicegate_takes_value -a wanted
         ' --home' \
         ' --config' \
         'init --store' \
+        'init --stream' \
+        'init --offsets' \
         'init --reason' \
         'init --home' \
         'init --config' \
@@ -51,6 +54,7 @@ function __sluicegate_takes_value -a wanted
         'explain --config' \
         'checkpoint --home' \
         'checkpoint --config' \
+        'checkpoint inspect --link' \
         'checkpoint inspect --as' \
         'checkpoint inspect --home' \
         'checkpoint inspect --config' \
@@ -59,6 +63,8 @@ function __sluicegate_takes_value -a wanted
         'checkpoint list --home' \
         'checkpoint list --config' \
         'checkpoint verify --sink' \
+        'checkpoint verify --read-data-subset' \
+        'checkpoint verify --max-duration' \
         'checkpoint verify --as' \
         'checkpoint verify --home' \
         'checkpoint verify --config' \
@@ -83,8 +89,27 @@ function __sluicegate_takes_value -a wanted
         'checkpoint rollback --expires' \
         'checkpoint rollback --home' \
         'checkpoint rollback --config' \
+        'checkpoint prune --keep' \
+        'checkpoint prune --keep-within' \
+        'checkpoint prune --as' \
+        'checkpoint prune --reason' \
+        'checkpoint prune --plan-out' \
+        'checkpoint prune --expires' \
+        'checkpoint prune --home' \
+        'checkpoint prune --config' \
+        'checkpoint import --reason' \
+        'checkpoint import --plan-out' \
+        'checkpoint import --expires' \
+        'checkpoint import --home' \
+        'checkpoint import --config' \
+        'checkpoint export --link' \
+        'checkpoint export --as' \
+        'checkpoint export --reason' \
+        'checkpoint export --home' \
+        'checkpoint export --config' \
         'checkpoint seed --offsets' \
         'checkpoint seed --format' \
+        'checkpoint seed --source-offset' \
         'checkpoint seed --reason' \
         'checkpoint seed --home' \
         'checkpoint seed --config' \
@@ -139,6 +164,19 @@ function __sluicegate_takes_value -a wanted
         'offsets delete --expires' \
         'offsets delete --home' \
         'offsets delete --config' \
+        'state --home' \
+        'state --config' \
+        'state show --link' \
+        'state show --shard' \
+        'state show --as' \
+        'state show --home' \
+        'state show --config' \
+        'state compact --as' \
+        'state compact --reason' \
+        'state compact --plan-out' \
+        'state compact --expires' \
+        'state compact --home' \
+        'state compact --config' \
         'audit --sink' \
         'audit --since' \
         'audit --as' \
@@ -193,6 +231,7 @@ complete -c sluicegate -n '__sluicegate_at ""' -a status -d 'show every named ta
 complete -c sluicegate -n '__sluicegate_at ""' -a explain -d 'name the cause of a driver log\'s error and the command to type'
 complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints, mend them and move them'
 complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show, move, export and import positions'
+complete -c sluicegate -n '__sluicegate_at ""' -a state -d 'look into the state of gated streams'
 complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
 complete -c sluicegate -n '__sluicegate_at ""' -a submit -d 'start a Spark application from the right place, and stay with it'
 complete -c sluicegate -n '__sluicegate_at ""' -a history -d 'list the changes of a target'
@@ -207,6 +246,8 @@ complete -c sluicegate -n '__sluicegate_at ""' -l no-color -d 'print without col
 complete -c sluicegate -n '__sluicegate_at ""' -l version -d 'show the version'
 complete -c sluicegate -n '__sluicegate_at ""' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "init"' -l store -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'make an offset store there instead'
+complete -c sluicegate -n '__sluicegate_at "init"' -l stream -r -f -d 'begin this stream instead'
+complete -c sluicegate -n '__sluicegate_at "init"' -l offsets -r -F -d 'where the stream starts (JSON, CSV, rpk)'
 complete -c sluicegate -n '__sluicegate_at "init"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "init"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "init"' -l reason -r -f -d 'why, for the audit record'
@@ -235,11 +276,14 @@ complete -c sluicegate -n '__sluicegate_at "explain"' -l json -d 'print one JSON
 complete -c sluicegate -n '__sluicegate_at "explain"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "explain"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a inspect -d 'show where a checkpoint stands'
-complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a list -d 'list its batches'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a list -d 'list its batches, or its links'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a verify -d 'check that it is sound; findings name the repair'
-complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a diff -d 'compare two batches or two checkpoints'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a diff -d 'compare two batches, links or checkpoints'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a repair -d 'mend what verify finds, or show the choices'
-complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a rollback -d 'go back to an older batch, completely'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a rollback -d 'go back to an older batch or link, completely'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a prune -d 'give up old links, and remove what nothing needs'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a import -d 'take over a v1 checkpoint into a gated stream'
+complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a export -d 'write a link of a gated stream as a v1 checkpoint'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a seed -d 'make a fresh checkpoint that starts at given offsets'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -a relocate -d 'copy a checkpoint to where it can be started'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
@@ -248,6 +292,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l json -d 'print one J
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l link -r -f -d 'of a gated stream: at link N; the newest'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
@@ -265,6 +310,8 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -s h -l help -d 's
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l read-data -d 'decode all state files'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l read-data-subset -r -f -d 'of a gated stream: read this part of it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l max-duration -r -f -d 'of a gated stream: read so long, go on next time'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
@@ -283,6 +330,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l sink -r -f -a
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l read-data -d 'decode all state first; takes longer'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l offsets -r -F -d 'end offsets of the damaged batch, if known'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l query-id -r -f -d 'the query\'s id, if metadata is lost'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l writer-gone -d 'the job has ended, though files are young'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s n -l dry-run -d 'only show what would be done'
@@ -296,8 +344,9 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l json -d 'prin
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to -r -f -d 'this batch'
-complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to-datetime -r -f -d 'the last batch planned by then'
+complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to -r -f -d 'this batch or link'
+complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l to-datetime -r -f -d 'the last batch or link there was by then'
+complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l writer-gone -d 'the job has ended, though files are young'
@@ -312,9 +361,47 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l config -r -
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l keep -r -f -d 'so many of the newest links [x>=1]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l keep-within -r -f -d 'all links younger than 7d or PT12H'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l force -d 'overtake a writer that still runs'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export" 1 1' -F
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l link -r -f -d 'of link N; the newest'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint seed" 0 0' -f -a '(__fish_complete_directories (commandline -ct))'
-complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l offsets -r -F -d 'where it starts: JSON, CSV, rpk [required]'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l offsets -r -F -d 'where it starts: JSON, CSV, rpk'
 complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l format -r -f -a 'spark csv rpk' -d 'of the file; else as it looks'
+complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l source-offset -r -f -d 'where it starts, as its source writes it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -l reason -r -f -d 'why, for the audit record'
@@ -346,7 +433,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets"' -l json -d 'print one JSON
 complete -c sluicegate -n '__sluicegate_at "offsets"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets show" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "offsets show"' -l batch -r -f -d 'of batch N; the newest'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l batch -r -f -d 'of batch or link N'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
@@ -367,7 +454,9 @@ complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l to-datetime -r -f
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l by-duration -r -f -d 'to where it was PT1H or 90min ago'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l from-file -r -F -d 'to what a file says (JSON, CSV, rpk)'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l clamp -d 'stop at the edge instead of refusing'
-complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l skip-seen -d 'of a gated stream: count only what is new'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l reprocess -d 'of a gated stream: take back and count again'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l writer-gone -d 'the job has ended, though files are young'
@@ -384,7 +473,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l no-color -d 'prin
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets export" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l format -r -f -a 'spark csv rpk' -d 'how to write them [default: spark]'
-complete -c sluicegate -n '__sluicegate_at "offsets export"' -l batch -r -f -d 'of batch N; the newest'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l batch -r -f -d 'of batch or link N'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'write topic-<t>-consumer-<c>.offset files there'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
@@ -400,7 +489,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets import" 1 1' -f -a '(__fish_
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l consumer -r -f -d 'whose positions they become [required]'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l format -r -f -a 'spark csv rpk' -d 'of the file; else as it looks'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l replace -d 'forget positions that are not in the file'
-complete -c sluicegate -n '__sluicegate_at "offsets import"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -s y -l yes -d 'do not ask'
@@ -416,7 +505,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets delete" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l topic -r -f -d 'only this topic or its partitions'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l all-topics -d 'every topic'
-complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s y -l yes -d 'do not ask'
@@ -428,6 +517,34 @@ complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l config -r -F -d 
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "state"' -a show -d 'show keys and bytes of every shard'
+complete -c sluicegate -n '__sluicegate_at "state"' -a compact -d 'merge the partials of every shard'
+complete -c sluicegate -n '__sluicegate_at "state"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "state"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "state"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "state"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "state"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "state show" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "state show"' -l link -r -f -d 'at link N; the newest'
+complete -c sluicegate -n '__sluicegate_at "state show"' -l shard -r -f -d 'only this shard'
+complete -c sluicegate -n '__sluicegate_at "state show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "state show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "state show"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "state show"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "state show"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "state show"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "state compact" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "audit" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "audit"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "audit"' -l since -r -f -d 'batches planned since, as ISO 8601'
@@ -471,7 +588,7 @@ complete -c sluicegate -n '__sluicegate_at "history"' -s h -l help -d 'show this
 complete -c sluicegate -n '__sluicegate_at "undo" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "undo"' -l op -r -f -d 'the operation; the newest change'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
-complete -c sluicegate -n '__sluicegate_at "undo"' -l force -d 'even though the consumer\'s last committer still runs'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l writer-gone -d 'the job has ended, though files are young'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "undo"' -s n -l dry-run -d 'only show what would be done'
@@ -496,7 +613,7 @@ complete -c sluicegate -n '__sluicegate_at "apply"' -l json -d 'print one JSON d
 complete -c sluicegate -n '__sluicegate_at "apply"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "apply"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "locks"' -a list -d 'list the locks of the home and who holds them'
-complete -c sluicegate -n '__sluicegate_at "locks"' -a break -d 'clear a lock that a dead holder left, if it can be had'
+complete -c sluicegate -n '__sluicegate_at "locks"' -a break -d 'clear what a dead holder left, or fence a job off'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l json -d 'print one JSON document'

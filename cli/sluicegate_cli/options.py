@@ -30,9 +30,7 @@ TopicOption = Annotated[
     typer.Option("--topic", metavar="TOPIC[:0,1,2]", help="only this topic or its partitions"),
 ]
 AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="every topic")]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="even though the consumer's last committer still runs")
-]
+ForceOption = Annotated[bool, typer.Option("--force", help="overtake a writer that still runs")]
 WriterGoneOption = Annotated[
     bool, typer.Option("--writer-gone", help="the job has ended, though files are young")
 ]

@@ -69,7 +69,7 @@ class Session:
 
     def target(self, word: str | None, kind: TargetKind | None = None) -> Target:
         """The target that a word means, or the only one there is."""
-        name = word if word is not None else only_target(self.config)
+        name = word if word is not None else only_target(self.config, self.home)
         return resolve(name, self.config, self.home, kind)
 
     def spark_checkpoint(self, word: str | None, kind: TargetKind | None = None) -> Storage:
@@ -106,7 +106,7 @@ class Session:
 
     def sink_of(self, word: str | None, option: str | None) -> Storage | None:
         """The file sink that an option or the target's configuration names, read-only."""
-        name = word if word is not None else only_target(self.config)
+        name = word if word is not None else only_target(self.config, self.home)
         named = self.config.targets.get(name)
         uri = option or (named.sink if named else None)
         return open_storage(uri, read_only=True) if uri else None

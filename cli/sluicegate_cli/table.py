@@ -5,6 +5,7 @@ from __future__ import annotations
 GROUPS = {
     "checkpoint": "look into checkpoints, mend them and move them",
     "offsets": "show, move, export and import positions",
+    "state": "look into the state of gated streams",
     "locks": "see who holds which lock",
 }
 
@@ -14,11 +15,14 @@ COMMANDS = {
     "status": "show every named target, or one in depth",
     "explain": "name the cause of a driver log's error and the command to type",
     "checkpoint inspect": "show where a checkpoint stands",
-    "checkpoint list": "list its batches",
+    "checkpoint list": "list its batches, or its links",
     "checkpoint verify": "check that it is sound; findings name the repair",
-    "checkpoint diff": "compare two batches or two checkpoints",
+    "checkpoint diff": "compare two batches, links or checkpoints",
     "checkpoint repair": "mend what verify finds, or show the choices",
-    "checkpoint rollback": "go back to an older batch, completely",
+    "checkpoint rollback": "go back to an older batch or link, completely",
+    "checkpoint prune": "give up old links, and remove what nothing needs",
+    "checkpoint import": "take over a v1 checkpoint into a gated stream",
+    "checkpoint export": "write a link of a gated stream as a v1 checkpoint",
     "checkpoint seed": "make a fresh checkpoint that starts at given offsets",
     "checkpoint relocate": "copy a checkpoint to where it can be started",
     "offsets show": "show the positions of a target",
@@ -26,13 +30,15 @@ COMMANDS = {
     "offsets export": "write positions as Spark JSON, Kafka CSV or rpk text",
     "offsets import": "set positions from a file or from another layout",
     "offsets delete": "forget positions",
+    "state show": "show keys and bytes of every shard",
+    "state compact": "merge the partials of every shard",
     "audit": "did it lose or double anything?",
     "submit": "start a Spark application from the right place, and stay with it",
     "history": "list the changes of a target",
     "undo": "take a change back",
     "apply": "apply a saved plan",
     "locks list": "list the locks of the home and who holds them",
-    "locks break": "clear a lock that a dead holder left, if it can be had",
+    "locks break": "clear what a dead holder left, or fence a job off",
     "doctor": "check Java, Spark, file system, clock and PATH",
 }
 

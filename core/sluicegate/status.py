@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sluicegate import units
 from sluicegate.config import Config
 from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
@@ -17,7 +18,7 @@ from sluicegate.target import UNREADABLE, Sighting, Target, TargetKind, survey
 
 @dataclass(frozen=True, slots=True)
 class TargetStatus:
-    """One target: its last batch and when that was planned; of a store, its newest commit."""
+    """One target: its last batch or epoch and when that was; of a store, its newest commit."""
 
     sighting: Sighting
     last_batch: int | None
@@ -47,6 +48,8 @@ def status_of(config: Config, sighting: Sighting) -> TargetStatus:
                 return _checkpoint_status(config, sighting, target.uri)
             case Target(kind=TargetKind.OFFSET_STORE):
                 return _store_status(sighting, target.uri)
+            case Target(kind=TargetKind.STREAM):
+                return _stream_status(sighting, target.uri)
     except SluicegateError as e:
         # One target that cannot be read must not hide the others.
         finding = UNREADABLE.at(sighting.uri, e.message)
@@ -86,6 +89,24 @@ def _store_status(sighting: Sighting, uri: str) -> TargetStatus:
     newest = round(look.newest_at * 1000) if look.newest_at else None
     findings = tuple(worst_first([*sighting.findings, *look.findings]))
     return TargetStatus(sighting, None, newest, standing, findings)
+
+
+def _stream_status(sighting: Sighting, uri: str) -> TargetStatus:
+    from sluicegate.gate.gate import Gate
+    from sluicegate.gate.stream import open_stream
+    from sluicegate.gate.verify import verify
+
+    stream = open_stream(uri, read_only=True)
+    findings = tuple(worst_first([*sighting.findings, *verify(stream).findings]))
+    try:
+        head = stream.chain.head()
+    except SluicegateError:
+        return TargetStatus(sighting, None, None, Standing.BROKEN.value, findings)
+    writer = "a job is at work" if Gate(stream).living_writer(head) else "no job is at work"
+    where = f"link {head.number}, generation {head.generation}"
+    standing = f"{where}, {units.events(head.sequence)}; {writer}"
+    at = round(head.created_at * 1000)
+    return TargetStatus(sighting, head.epoch, at, standing, findings)
 
 
 def needs_a_person(found: list[TargetStatus]) -> bool:

@@ -32,6 +32,8 @@ _SPARK_MARKS = (
     ("state", "directory"),
 )
 STORE_MARKER = "sluicegate.store"
+# As `chain.hint` names them.
+_HINT = ".head"
 # As `offsets.reference` reads them.
 _REFERENCE_OFFSET = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
 
@@ -108,22 +110,27 @@ class Sighting:
 def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None) -> Target:
     """The target that a name or path means; `kind` overrides the detection."""
     named = config.targets.get(word) or config.streams.get(word)
+    if named is None and not _looks_like_path(word) and word in home_streams(home):
+        named = NamedStream(word, "")
     if named is None and not _looks_like_path(word):
-        raise _unknown_name(word, config)
+        raise _unknown_name(word, config, home)
     uri = _uri_of(named, home) if named else word
     configured = named.name if named else None
     if kind is not None:
         _is_directory(uri)
         return Target(word, uri, kind, "you said so with --as", configured)
+    if isinstance(named, NamedStream) and is_remembered(home, named.name):
+        # Whatever is left of it: as a stream it is refused with the right words.
+        return Target(word, uri, TargetKind.STREAM, "the home remembers it", configured)
     if isinstance(named, NamedTarget) and named.role == "offsets" and not _holds_anything(uri):
         # A disk that is not mounted; as a store it is refused with the right words.
         return Target(word, uri, TargetKind.OFFSET_STORE, "configured as offsets", configured)
     return Target(word, uri, *detect(uri), configured)
 
 
-def only_target(config: Config) -> str:
+def only_target(config: Config, home: str) -> str:
     """The name to work on when none is given: the default stream, or the only one there is."""
-    names = [named.name for named in _all_named(config)]
+    names = _known_names(config, home)
     if config.default_stream is not None:
         return config.default_stream
     if len(names) == 1:
@@ -158,7 +165,8 @@ def detect(uri: str) -> tuple[TargetKind, str]:
 
 def survey(config: Config, home: str) -> list[Sighting]:
     """Every target and stream the configuration names, those that need a person first."""
-    seen = [_sight(named, home) for named in _all_named(config)]
+    unnamed = [NamedStream(name, "") for name in home_streams(home) if name not in config.streams]
+    seen = [_sight(named, home) for named in (*_all_named(config), *unnamed)]
     return sorted(seen, key=lambda sighting: (not has_errors(sighting.findings), sighting.name))
 
 
@@ -172,7 +180,8 @@ def _sight(named: NamedTarget | NamedStream, home: str) -> Sighting:
     try:
         kind, why = detect(uri)
     except NotFound as e:
-        finding = NOT_STARTED if isinstance(named, NamedStream) else MISSING
+        begun = not isinstance(named, NamedStream) or is_remembered(home, named.name)
+        finding = MISSING if begun else NOT_STARTED
         return Sighting(named.name, uri, None, (finding.at(uri, e.message),))
     except UnsupportedFormat as e:
         return Sighting(named.name, uri, None, (UNRECOGNISED.at(uri, e.message),))
@@ -182,6 +191,26 @@ def _sight(named: NamedTarget | NamedStream, home: str) -> Sighting:
     odd = f"configured as {wanted.value}, but it is {kind.value}: {why}"
     findings = () if kind is wanted else (MISMATCH.at(uri, odd),)
     return Sighting(named.name, uri, Target(named.name, uri, kind, why, named.name), findings)
+
+
+def home_streams(home: str) -> list[str]:
+    """The streams that a home holds, or remembers though they are gone; none if it is no home."""
+    try:
+        storage = open_storage(home, read_only=True)
+        entries = [entry.name for entry in storage.list() if entry.kind == "directory"]
+        here = [name for name in entries if storage.stat(f"{name}/chain")]
+        hints = storage.list("heads") if "heads" in entries else []
+    except SluicegateError:
+        return []
+    return sorted({*here, *(e.name.removesuffix(_HINT) for e in hints if e.name.endswith(_HINT))})
+
+
+def is_remembered(home: str, name: str) -> bool:
+    """Whether a home knows of a stream, whether its directory is there or not."""
+    try:
+        return open_storage(home, read_only=True).stat(f"heads/{name}{_HINT}") is not None
+    except SluicegateError:
+        return False
 
 
 def _all_named(config: Config) -> Iterator[NamedTarget | NamedStream]:
@@ -205,8 +234,12 @@ def _exists(word: str) -> bool:
         return False
 
 
-def _unknown_name(word: str, config: Config) -> NotFound:
-    names = [named.name for named in _all_named(config)]
+def _known_names(config: Config, home: str) -> list[str]:
+    return list(dict.fromkeys([*(n.name for n in _all_named(config)), *home_streams(home)]))
+
+
+def _unknown_name(word: str, config: Config, home: str) -> NotFound:
+    names = _known_names(config, home)
     known = (
         f"known names: {', '.join(names)}" if names else "no targets are named in sluicegate.toml"
     )
@@ -231,6 +264,8 @@ def _detect_directory(storage: Storage) -> tuple[TargetKind, str] | None:
     entries = {entry.name: entry.kind for entry in storage.list()}
     if entries.get("chain") == "directory":
         return TargetKind.STREAM, "it has chain/"
+    if _frame_kind(storage, "HEAD") == "head":
+        return TargetKind.STREAM, "it has HEAD, but no chain/"
     # Two of them, so that a damaged checkpoint that lost some is still recognised.
     marks = [name for name, kind in _SPARK_MARKS if entries.get(name) == kind]
     if len(marks) >= 2:

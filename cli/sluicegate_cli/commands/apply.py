@@ -82,7 +82,7 @@ def _target(session: Session, saved: SavedPlan) -> Target:
     subject = saved.plan.subject
     assert isinstance(subject, Subject)
     kind = next((kind for kind in TargetKind if kind.value == subject.kind), None)
-    if subject.name in session.config.targets:
+    if subject.name in {*session.config.targets, *session.config.streams}:
         return session.target(subject.name, kind)
     found = session.target(subject.uri, kind)
     return replace(found, configured_name=subject.name)

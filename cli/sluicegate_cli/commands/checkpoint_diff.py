@@ -6,40 +6,64 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.chain.link import Link
+from sluicegate.gate import diff as streams
+from sluicegate.gate.stream import Stream
 from sluicegate.spark.diff import Difference, Point, compare, read_point
+from sluicegate.target import TargetKind
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
+from sluicegate_cli.streams import stream_of
 
 EXAMPLES = (
     ("checkpoint diff orders@41 orders@42", "what batch 42 changed"),
+    ("checkpoint diff clicks@40 clicks@41", "what link 41 changed in a gated stream"),
     ("checkpoint diff /data/orders/checkpoint /backup/orders", "two checkpoints, newest batches"),
 )
 
 
 def run(
     ctx: typer.Context,
-    left: Annotated[str, typer.Argument(metavar="TARGET[@BATCH]", help="one side")],
-    right: Annotated[str, typer.Argument(metavar="TARGET[@BATCH]", help="the other side")],
+    left: Annotated[str, typer.Argument(metavar="TARGET[@N]", help="one side")],
+    right: Annotated[str, typer.Argument(metavar="TARGET[@N]", help="the other side")],
 ) -> None:
-    """Compare two batches of a checkpoint, or two checkpoints.
+    """Compare two batches of a checkpoint, two links of a gated stream, or two checkpoints.
 
     Shows the offsets, the watermark, the pinned settings, the operators and their partitions
-    that differ. Without @BATCH the newest batch counts.
+    that differ. Without @N the newest counts.
     """
     session = Session.of(ctx)
+    if _is_stream(session, left) and _is_stream(session, right):
+        ours_at, theirs_at = _link(session, left), _link(session, right)
+        sides = [f"{stream.uri}@{link.number}" for stream, link in (ours_at, theirs_at)]
+        session.sink.show(_view(sides, list(streams.compare(ours_at, theirs_at))))
+        return
     ours, theirs = _point(session, left), _point(session, right)
-    session.sink.show(_view(ours, theirs, list(compare(ours, theirs))))
+    sides = [f"{point.uri}@{point.entry.batch}" for point in (ours, theirs)]
+    session.sink.show(_view(sides, list(compare(ours, theirs))))
+
+
+def _split(word: str) -> tuple[str, int | None]:
+    target, at, number = word.rpartition("@")
+    return (target, int(number)) if at and number.isascii() and number.isdigit() else (word, None)
+
+
+def _is_stream(session: Session, word: str) -> bool:
+    return session.target(_split(word)[0]).kind is TargetKind.STREAM
+
+
+def _link(session: Session, word: str) -> tuple[Stream, Link]:
+    target, number = _split(word)
+    stream = stream_of(session.target(target))
+    return stream, stream.chain.head() if number is None else stream.chain.read(number)
 
 
 def _point(session: Session, word: str) -> Point:
-    target, at, batch = word.rpartition("@")
-    if at and batch.isascii() and batch.isdigit():
-        return read_point(session.spark_checkpoint(target), int(batch))
-    return read_point(session.spark_checkpoint(word), None)
+    target, number = _split(word)
+    return read_point(session.spark_checkpoint(target), number)
 
 
-def _view(left: Point, right: Point, found: list[Difference]) -> View:
-    sides = [f"{point.uri}@{point.entry.batch}" for point in (left, right)]
+def _view(sides: list[str], found: list[Difference]) -> View:
     rows = [(each.what, each.left, each.right) for each in found]
     columns = ("what", "left", "right")
     return View(

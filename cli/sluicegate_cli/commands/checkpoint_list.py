@@ -8,6 +8,7 @@ import typer
 
 from sluicegate.spark.batches import Batch, read_batches
 from sluicegate.spark.checkpoint import look_at
+from sluicegate.target import Target, TargetKind
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
@@ -16,6 +17,7 @@ from sluicegate_cli.views.checkpoint import moment, offset_document, offset_text
 EXAMPLES = (
     ("checkpoint list orders", "the newest 20 batches"),
     ("checkpoint list orders --last 500", "more of them"),
+    ("checkpoint list clicks", "the links of a gated stream"),
 )
 
 
@@ -27,12 +29,27 @@ def run(
 ) -> None:
     """List the batches of a checkpoint: when planned, whether committed, what was read.
 
-    The number of events is known where offsets count events, as Kafka's do.
+    The number of events is known where offsets count events, as Kafka's do. Of a gated stream, the
+    links are listed: what each did, when, by whom, and where the stream was afterwards.
     """
     session = Session.of(ctx)
+    found = session.target(target, as_)
+    if found.kind is TargetKind.STREAM:
+        session.sink.show(_links(found, last))
+        return
     look = look_at(session.spark_checkpoint(target, as_))
     batches = list(read_batches(look, last))
     session.sink.show(_view(batches, of=len(look.offsets.batches)))
+
+
+def _links(target: Target, last: int) -> View:
+    from sluicegate.gate.inspect import recent
+    from sluicegate_cli.streams import stream_of
+    from sluicegate_cli.views.stream import links_view
+
+    stream = stream_of(target)
+    head = stream.chain.head()
+    return links_view(recent(stream, last), head.number - head.floor + 1)
 
 
 def _view(batches: list[Batch], of: int) -> View:

@@ -8,17 +8,28 @@ from uuid import UUID
 import typer
 
 from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
+from sluicegate.gate.changes import REPAIR, StreamChange
 from sluicegate.positions import to_spark
+from sluicegate.target import TargetKind
 from sluicegate_cli.checkpoints import checkpoint_journal
-from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, WriterGoneOption
+from sluicegate_cli.options import (
+    AsOption,
+    ForceOption,
+    SinkOption,
+    TargetArgument,
+    WriterGoneOption,
+    refuse_option,
+)
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import read_positions
+from sluicegate_cli.streams import change_stream
 
 CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (
     ("checkpoint repair orders --dry-run", "what can be mended, and how?"),
     ("checkpoint repair /data/orders/checkpoint --sink /data/orders/out", "with its file sink"),
+    ("checkpoint repair clicks --read-data --dry-run", "a gated stream, every blob read"),
     ("checkpoint repair orders --query-id 34fae261-94bb-4005-833c-cd8c1866089c", "lost metadata"),
 )
 FINDINGS = ("SG-",)
@@ -37,6 +48,7 @@ def run(
     query_id: Annotated[
         str | None, typer.Option(metavar="UUID", help="the query's id, if metadata is lost")
     ] = None,
+    force: ForceOption = False,
     writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> int:
@@ -44,11 +56,17 @@ def run(
 
     The job must be stopped and its JVM gone. An operation that was interrupted is finished first.
     What is changed is kept, so that `sluicegate undo` restores it byte for byte.
+
+    A gated stream goes on from its newest link that is whole; the plan says what is given up.
     """
     session = Session.of(ctx)
-    journal = checkpoint_journal(
-        session, session.target(target, as_), sink, writer_gone=writer_gone
-    )
+    found = session.target(target, as_)
+    if found.kind is TargetKind.STREAM:
+        for option, value in (("--sink", sink), ("--offsets", offsets), ("--query-id", query_id)):
+            refuse_option(option, value, "Spark checkpoints")
+        change_stream(session, found, StreamChange(REPAIR, read_data=read_data, force=force))
+        return EXIT_DONE
+    journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
     work = {
         "operation": "repair",
         "read_data": read_data,

@@ -7,17 +7,23 @@ from typing import Annotated
 import typer
 
 from sluicegate.errors import UsageError
+from sluicegate.gate.changes import ROLLBACK, StreamChange
+from sluicegate.gate.history import link_at
 from sluicegate.moments import parse_moment
 from sluicegate.spark.change.rollback import batch_at
+from sluicegate.target import Target, TargetKind
 from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal
 from sluicegate_cli.options import (
     AsOption,
+    ForceOption,
     IntoOption,
     SinkOption,
     TargetArgument,
     WriterGoneOption,
+    refuse_option,
 )
 from sluicegate_cli.session import Session
+from sluicegate_cli.streams import change_stream, stream_of
 
 CHANGES = True
 SAVES_PLAN = True
@@ -27,6 +33,7 @@ EXAMPLES = (
         "checkpoint rollback /data/orders/checkpoint --to 41 --sink /data/orders/out",
         "with its file sink",
     ),
+    ("checkpoint rollback clicks --to 41", "a gated stream, to link 41"),
     ("checkpoint rollback orders --to-datetime 2026-11-16T02:00:00Z", "to the batch before then"),
 )
 
@@ -34,10 +41,13 @@ EXAMPLES = (
 def run(
     ctx: typer.Context,
     target: TargetArgument = None,
-    to: Annotated[int | None, typer.Option("--to", metavar="BATCH", help="this batch")] = None,
-    to_datetime: Annotated[
-        str | None, typer.Option(metavar="TIME", help="the last batch planned by then")
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="BATCH|LINK", help="this batch or link")
     ] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(metavar="TIME", help="the last batch or link there was by then")
+    ] = None,
+    force: ForceOption = False,
     sink: SinkOption = None,
     into: IntoOption = None,
     writer_gone: WriterGoneOption = False,
@@ -48,13 +58,32 @@ def run(
     The job must be stopped and its JVM gone. What is removed is kept in the checkpoint's
     _sluicegate directory, so that `sluicegate undo` brings it back, as long as the job has not
     run since. If this is interrupted, Spark refuses to start until it is finished or taken back.
+
+    Of a gated stream, positions, state, dedup log, watermark, counters and output go back to an
+    older link, as a new link; --force overtakes a job that runs.
     """
     session = Session.of(ctx)
     if (to is None) is (to_datetime is None):
-        raise UsageError("one of --to BATCH and --to-datetime TIME is needed")
+        raise UsageError("one of --to NUMBER and --to-datetime TIME is needed")
+    found = session.target(target, as_)
+    if found.kind is TargetKind.STREAM:
+        refuse_option("--sink", sink, "Spark checkpoints")
+        refuse_option("--into", into, "Spark checkpoints")
+        _roll_stream_back(session, found, to, to_datetime, force=force)
+        return
     if to_datetime is not None:
         to = batch_at(session.spark_checkpoint(target, as_), parse_moment(to_datetime))
     work = {"operation": "rollback", "to": to}
-    found = session.target(target, as_)
     journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
     change_checkpoint(session, found, journal, work, into)
+
+
+def _roll_stream_back(
+    session: Session, target: Target, to: int | None, to_datetime: str | None, *, force: bool
+) -> None:
+    note = ""
+    if to_datetime is not None:
+        stream = stream_of(target)
+        to = link_at(stream, stream.chain.head(), parse_moment(to_datetime))
+        note = f"to-datetime {to_datetime}"
+    change_stream(session, target, StreamChange(ROLLBACK, to=to, force=force, note=note))

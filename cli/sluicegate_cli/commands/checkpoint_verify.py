@@ -8,15 +8,24 @@ import typer
 
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import Finding, Severity, has_errors
+from sluicegate.gate import verify as streams
+from sluicegate.gate.reference import read_v1
+from sluicegate.gate.verify import Reading, Subset
+from sluicegate.moments import parse_duration
 from sluicegate.spark.verify import verify
-from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
+from sluicegate.target import Target, TargetKind
+from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, refuse_option
 from sluicegate_cli.output import View
 from sluicegate_cli.session import Session
+from sluicegate_cli.streams import stream_of
+from sluicegate_cli.views.stream import verified_view
 
 EXAMPLES = (
     ("checkpoint verify /data/orders/checkpoint", "logs, state files by name, source logs"),
     ("checkpoint verify orders --sink /data/orders/out", "with the file sink's log and files"),
     ("checkpoint verify orders --read-data", "decode every state file to its last byte"),
+    ("checkpoint verify clicks --read-data-subset 1/7", "a gated stream: a seventh of its blobs"),
+    ("checkpoint verify clicks --read-data --max-duration 10min", "go on from there next time"),
 )
 FINDINGS = (
     "SG-OFFSETS-",
@@ -32,6 +41,9 @@ FINDINGS = (
     "SG-CRC-",
     "SG-UNKNOWN-",
     "SG-REPARTITION-",
+    "SG-CHAIN-",
+    "SG-BLOB-",
+    "SG-STREAM-",
 )
 
 
@@ -40,6 +52,13 @@ def run(
     target: TargetArgument = None,
     sink: SinkOption = None,
     read_data: Annotated[bool, typer.Option("--read-data", help="decode all state files")] = False,
+    read_data_subset: Annotated[
+        str | None, typer.Option(metavar="N/M|P%", help="of a gated stream: read this part of it")
+    ] = None,
+    max_duration: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="of a gated stream: read so long, go on next time"),
+    ] = None,
     as_: AsOption = None,
 ) -> int:
     """Check that a checkpoint is sound and that the next start will work.
@@ -48,6 +67,17 @@ def run(
     alone give 0. A running job is no finding. Nothing is changed.
     """
     session = Session.of(ctx)
+    found_target = session.target(target, as_)
+    if found_target.kind is TargetKind.STREAM:
+        return _verify_stream(
+            session, found_target, _reading(read_data, read_data_subset, max_duration)
+        )
+    if named.kind is TargetKind.V1_CHECKPOINT:
+        read_v1(named.uri)
+        session.sink.show(_view(named.uri, [], read_data=True))
+        return EXIT_DONE
+    refuse_option("--read-data-subset", read_data_subset, "gated streams")
+    refuse_option("--max-duration", max_duration, "gated streams")
     storage = session.spark_checkpoint(target, as_)
     with session.sink.progress("decoding state files") as on_progress:
         found = verify(
@@ -57,9 +87,31 @@ def run(
     return ProblemsFound.exit_code if has_errors(found) else EXIT_DONE
 
 
-def _view(uri: str, found: list[Finding], *, read_data: bool) -> View:
+def _reading(read_data: bool, subset: str | None, max_duration: str | None) -> Reading | None:
+    if not (read_data or subset or max_duration):
+        return None
+    return Reading(
+        Subset.parse(subset) if subset else Subset(),
+        parse_duration(max_duration) if max_duration else None,
+    )
+
+
+def _verify_stream(session: Session, target: Target, reading: Reading | None) -> int:
+    stream = stream_of(target)
+    with session.sink.progress("reading blobs") as on_progress:
+        result = streams.verify(stream, reading, on_progress)
+    told = _told(result.findings) or "sound"
+    session.sink.show(verified_view(stream.uri, result, reading, told))
+    return ProblemsFound.exit_code if has_errors(result.findings) else EXIT_DONE
+
+
+def _told(found: list[Finding]) -> str:
     counts = {severity: sum(f.severity is severity for f in found) for severity in Severity}
-    told = ", ".join(f"{n} {s.value}{'s' * (n != 1)}" for s, n in counts.items() if n)
+    return ", ".join(f"{n} {s.value}{'s' * (n != 1)}" for s, n in counts.items() if n)
+
+
+def _view(uri: str, found: list[Finding], *, read_data: bool) -> View:
+    told = _told(found)
     depth = "" if read_data else " State was judged by name and size; --read-data decodes it."
     return View(
         schema="sluicegate.verify",

@@ -16,6 +16,7 @@ from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, ref
 from sluicegate_cli.output import View
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import is_reference, open_store, read_reference
+from sluicegate_cli.streams import stream_of
 
 CHANGES = True
 EXAMPLES = (
@@ -32,7 +33,7 @@ def run(
     form: Annotated[
         PositionsForm, typer.Option("--format", help="how to write them")
     ] = PositionsForm.SPARK,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch N; the newest")] = None,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or link N")] = None,
     consumer: ConsumerOption = None,
     into: Annotated[
         str | None,
@@ -50,6 +51,11 @@ def run(
     if found.kind is TargetKind.OFFSET_STORE:
         refuse_option("--batch", batch, "Spark checkpoints")
         origin, positions = _of_store(session, found, consumer)
+    elif found.kind is TargetKind.STREAM:
+        refuse_option("--consumer", consumer, "offset stores")
+        chain = stream_of(found).chain
+        link = chain.head() if batch is None else chain.read(batch)
+        origin, positions = {"link": link.number}, link.positions
     else:
         refuse_option("--consumer", consumer, "offset stores")
         point = read_point(session.spark_checkpoint(target, as_), batch)

@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.errors import UsageError
+from sluicegate.gate import reset as stream_reset
+from sluicegate.gate.changes import RESET, ROLLBACK
 from sluicegate.offsets import operations
+from sluicegate.reset import ResetSpec
 from sluicegate.spark.change.reset import known_topics, wanted_offsets
 from sluicegate.target import TargetKind
 from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal
@@ -25,6 +29,7 @@ from sluicegate_cli.options import (
 from sluicegate_cli.scenario import reset_spec
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import change_store, open_store, scope_of
+from sluicegate_cli.streams import change_stream, stream_of
 
 CHANGES = True
 SAVES_PLAN = True
@@ -32,6 +37,7 @@ EXAMPLES = (
     ("offsets reset billing --shift-by -100 --dry-run", "what would going back 100 events mean?"),
     ("offsets reset billing --topic orders:0,1 --to-offset 12000", "two partitions"),
     ("offsets reset orders --to-datetime 2026-11-16T02:00:00Z", "where it was at that time"),
+    ("offsets reset clicks --shift-by -1000 --skip-seen", "a gated stream: fill gaps only"),
     (
         "offsets reset billing --from-file new.csv --plan-out reset.json --reason 'bad deploy'",
         "for approval; applied with `sluicegate apply reset.json`",
@@ -66,6 +72,12 @@ def run(
     clamp: Annotated[
         bool, typer.Option("--clamp", help="stop at the edge instead of refusing")
     ] = False,
+    skip_seen: Annotated[
+        bool, typer.Option("--skip-seen", help="of a gated stream: count only what is new")
+    ] = False,
+    reprocess: Annotated[
+        bool, typer.Option("--reprocess", help="of a gated stream: take back and count again")
+    ] = False,
     force: ForceOption = False,
     sink: SinkOption = None,
     into: IntoOption = None,
@@ -79,6 +91,9 @@ def run(
     looked up in the offset log, or in the commits that a store keeps. What the broker holds is not
     known here: --to-earliest and --to-latest work for file sources only. A file for --from-file
     may be Spark's JSON, Kafka's CSV or rpk's text; - reads standard input.
+
+    A gated stream needs a choice: --skip-seen moves the positions and lets the dedup log drop what
+    was counted before; --reprocess rolls the stream back to the newest link before the positions.
     """
     session = Session.of(ctx)
     given = {
@@ -92,20 +107,38 @@ def run(
         "from-file": from_file,
     }
     found = session.target(target, as_)
-    if found.kind is TargetKind.SPARK_CHECKPOINT:
+
+    def spec_of(known: list[str]) -> ResetSpec:
+        scope = scope_of(topic, all_topics, [] if from_file else known)
+        return reset_spec(given, scope, clamp=clamp)
+
+    if found.kind is not TargetKind.OFFSET_STORE:
         refuse_option("--consumer", consumer, "offset stores")
+    if found.kind is TargetKind.SPARK_CHECKPOINT:
         storage = session.spark_checkpoint(target, as_)
-        scope = scope_of(topic, all_topics, [] if from_file else known_topics(storage))
-        spec = reset_spec(given, scope, clamp=clamp)
+        spec = spec_of(known_topics(storage))
         work = {"operation": "reset", "to": wanted_offsets(storage, spec), "note": str(spec)}
         journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
         change_checkpoint(session, found, journal, work, into)
         return
     refuse_option("--sink", sink, "Spark checkpoints")
     refuse_option("--into", into, "Spark checkpoints")
+    if found.kind is TargetKind.STREAM:
+        mode = _mode(skip_seen=skip_seen, reprocess=reprocess)
+        stream = stream_of(found)
+        spec = spec_of(stream_reset.topics(stream))
+        change_stream(session, found, stream_reset.reset(stream, spec, mode, force=force))
+        return
     store = open_store(session, found)
     name = store.choose(consumer)
-    known = [] if from_file else operations.topics(store, name)
-    scope = scope_of(topic, all_topics, known)
-    change = operations.reset(store, name, reset_spec(given, scope, clamp=clamp), force=force)
-    change_store(session, found, store, change)
+    spec = spec_of([] if from_file else operations.topics(store, name))
+    change_store(session, found, store, operations.reset(store, name, spec, force=force))
+
+
+def _mode(*, skip_seen: bool, reprocess: bool) -> str:
+    if skip_seen is reprocess:
+        raise UsageError(
+            "a gated stream needs exactly one of --skip-seen and --reprocess",
+            hint="--skip-seen counts nothing twice; --reprocess takes back what was counted since",
+        )
+    return RESET if skip_seen else ROLLBACK

@@ -16,8 +16,10 @@ from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, ref
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import is_reference, open_store, read_reference
+from sluicegate_cli.streams import stream_of
 from sluicegate_cli.views.checkpoint import moment, offset_document, offset_text
 from sluicegate_cli.views.store import reference_view, store_view
+from sluicegate_cli.views.stream import positions_view
 
 EXAMPLES = (
     ("offsets show orders", "where the next batch begins to read"),
@@ -32,7 +34,7 @@ Row = tuple[str, str, str | None, int | None, str | int]
 def run(
     ctx: typer.Context,
     target: TargetArgument = None,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch N; the newest")] = None,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or link N")] = None,
     consumer: ConsumerOption = None,
     as_: AsOption = None,
 ) -> int:
@@ -46,9 +48,18 @@ def run(
         refuse_option("--batch", batch, "Spark checkpoints")
         return _show_store(session, found, consumer)
     refuse_option("--consumer", consumer, "offset stores")
+    if found.kind is TargetKind.STREAM:
+        session.sink.show(_stream_view(found, batch))
+        return EXIT_DONE
     point = read_point(session.spark_checkpoint(target, as_), batch)
     session.sink.show(_view(point.uri, point.entry))
     return EXIT_DONE
+
+
+def _stream_view(target: Target, number: int | None) -> View:
+    stream = stream_of(target)
+    link = stream.chain.head() if number is None else stream.chain.read(number)
+    return positions_view(stream.uri, link)
 
 
 def _show_store(session: Session, target: Target, consumer: str | None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from shlex import quote
 
 from sluicegate.chain import hint as hints
 from sluicegate.chain.errors import ChainDamaged, ChainShort, HeadDamaged, LinkDamaged
@@ -73,6 +74,7 @@ class Chain:
             raise ChainShort(
                 f"{self.storage.uri} ends at link {head.number}, but the home remembers link "
                 f"{known.number}: an old backup was restored, or links were lost",
+                hint=self._look(),
                 place=self.storage.uri,
             )
         if known.number >= head.floor:
@@ -154,6 +156,7 @@ class Chain:
         if self.numbers():
             raise HeadDamaged(
                 f"{self.storage.uri}/{HEAD} is missing, so the newest link is not known for sure",
+                hint=self._look(),
                 place=f"{self.storage.uri}/{HEAD}",
             )
         if self.remembered():
@@ -181,7 +184,10 @@ class Chain:
             data = self.storage.get(key, limit=_LIMIT)
         except NotFound:
             return None
-        link = decode(data, f"{self.storage.uri}/{key}")
+        try:
+            link = decode(data, f"{self.storage.uri}/{key}")
+        except LinkDamaged as e:
+            raise LinkDamaged(e.message, hint=self._look(), place=e.place) from e
         if link.number != number:
             raise self._damaged(number, f"it holds link {link.number}")
         return link
@@ -189,12 +195,16 @@ class Chain:
     def _short(self, hint: Hint) -> ChainShort:
         return ChainShort(
             f"{self.storage.uri}: HEAD names link {hint.number}, which is missing",
+            hint=self._look(),
             place=f"{self.storage.uri}/{key_of(hint.number)}",
         )
 
     def _damaged(self, number: int, what: str) -> LinkDamaged:
         place = f"{self.storage.uri}/{key_of(number)}"
-        return LinkDamaged(f"{place}: {what}", place=place)
+        return LinkDamaged(f"{place}: {what}", hint=self._look(), place=place)
+
+    def _look(self) -> str:
+        return f"see what is wrong with: sluicegate checkpoint verify {quote(self.storage.uri)}"
 
     def _home_place(self) -> str:
         return f"{self._home.uri}/{hints.home_key(self._stream)}" if self._home else "the hint"

@@ -7,7 +7,7 @@ plan again, compares what it depends on, and appends the link.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sluicegate import units
@@ -26,6 +26,7 @@ ROLLBACK, RESET, COMPACT, PRUNE, REPAIR, IMPORT, DEPOSE = OPERATIONS = (
     "import",
     "depose",
 )
+SKIP, MOVE_ON = "skip", "move on"
 _SHOWN = 3
 
 
@@ -84,9 +85,15 @@ class StreamChange:
         raise Corrupt("the plan's work is not that of a gated stream")
 
 
-def moves(old: Positions, new: Positions) -> list[Action]:
-    """One action per position that differs."""
-    return [_move(each, old.get(*each), new.get(*each)) for each in _differing(old, new)]
+def moves(old: Positions, new: Positions, *, counted: bool = False) -> list[Action]:
+    """One action per position that differs; `counted`: what lies between moves with them."""
+    found = [_move(each, old.get(*each), new.get(*each)) for each in _differing(old, new)]
+    if not counted:
+        return found
+    return [
+        replace(a, verb=MOVE_ON, detail="counts again as read") if a.verb == SKIP else a
+        for a in found
+    ]
 
 
 def _differing(old: Positions, new: Positions) -> list[Partition]:
@@ -102,15 +109,15 @@ def _move(partition: Partition, old: int | None, new: int | None) -> Action:
         return Action("set", place, "had no position", old, new)
     if new < old:
         return Action("rewind", place, f"re-reads {units.events(old - new)}", old, new)
-    return Action("skip", place, f"skips {units.events(new - old)}", old, new)
+    return Action(SKIP, place, f"skips {units.events(new - old)}", old, new)
 
 
 def summary(actions: list[Action], note: str) -> str:
     """The moves of positions in a line of the history."""
-    shown = [a for a in actions if a.verb in ("rewind", "skip", "set", "forget")]
+    shown = [a for a in actions if a.verb in ("rewind", SKIP, MOVE_ON, "set", "forget")]
     told = ", ".join(f"{a.place} {_shown(a.old)} → {_shown(a.new)}" for a in shown[:_SHOWN])
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return f"{note}: {told}{more}" if note and told else note or told + more or "no position moved"
+    return f"{note}: {told}{more}" if note and told else note or told + more
 
 
 def standing(link: Link, *, force: bool) -> tuple[Precondition, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from shlex import quote
 from typing import Any
 
 from sluicegate.blobs import Ref
@@ -48,16 +49,8 @@ class Gate:
         content: Mapping[str, Any] | None = None,
     ) -> Link:
         """Begin a chain at resolved positions; refused where one is, was or may be."""
-        chain, signature = self.stream.chain, signature or Signature()
-        try:
-            chain.head()
-        except NotFound:
-            pass
-        else:
-            raise UsageError(
-                f"{self.stream.uri} has a chain already",
-                hint=f"look at it with: sluicegate checkpoint inspect {self.stream.uri}",
-            )
+        signature = signature or Signature()
+        self.refuse_begun()
         first = Link(
             stream=self.stream.name,
             stream_id=str(uuid.uuid4()),
@@ -78,10 +71,19 @@ class Gate:
         )
         with self.stream.referring():
             self._check_refs(first)
-            appended = chain.append(first)
+            appended = self.stream.chain.append(first)
         if appended is None:
             raise Locked(f"{self.stream.uri} was begun by somebody else at the same time")
         return appended
+
+    def refuse_begun(self) -> None:
+        """Refuse a place where a chain is, or was according to what the home remembers."""
+        with suppress(NotFound):
+            self.stream.chain.head()
+            raise UsageError(
+                f"{self.stream.uri} has a chain already",
+                hint=f"look at it with: sluicegate checkpoint inspect {quote(self.stream.uri)}",
+            )
 
     def head(self) -> Link:
         """The newest link, durable, to build on."""
@@ -119,7 +121,7 @@ class Gate:
         force: bool = False,
     ) -> Iterator[Run]:
         """Be the run that seals, for the length of a `with` block."""
-        run = run or uuid.uuid4().hex
+        run = run or new_run()
         with ExitStack() as stack:
             # Before the link, so that whoever sees the claim also sees that it is alive.
             stack.enter_context(self.stream.run_lock(run).hold(timeout=0))
@@ -135,7 +137,7 @@ class Gate:
     def depose(self, signature: Signature, details: Mapping[str, Any]) -> Link:
         """A claim that nobody uses: whoever runs now can never seal again."""
         head = self.head()
-        link = self.append(ClaimDraft(f"none-{uuid.uuid4().hex}", signature, details), head)
+        link = self.append(ClaimDraft(f"none-{new_run()}", signature, details), head)
         assert link
         return link
 
@@ -219,6 +221,11 @@ class _Claim:
         if since and not self._force:
             self._gate.refuse_living(head)
         return self._draft.on(head, since, blobs)
+
+
+def new_run() -> str:
+    """A name for a run: when it began, and something that no other run has."""
+    return time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + uuid.uuid4().hex[:12]
 
 
 def check_pins(head: Link, pins: Mapping[str, Any] | None) -> None:

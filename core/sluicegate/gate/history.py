@@ -85,7 +85,7 @@ def oldest_restorable(stream: Stream, head: Link) -> int:
 def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
     """The newest link that was there at a time."""
     wanted = moment_ms / 1000
-    oldest = next(_sound(stream, head.floor, head.number, 1))
+    oldest = next(sound_links(stream, head.floor, head.number))
     if wanted < oldest.created_at:
         raise CannotGoBack(
             f"{units.utc(wanted)} is before the oldest link that is kept: {oldest.number}, of "
@@ -93,7 +93,7 @@ def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
         )
     if wanted > head.created_at:
         return head.number
-    for link in _sound(stream, head.number, head.floor, -1):
+    for link in sound_links(stream, head.number, head.floor):
         if link.created_at <= wanted:
             return link.number
     raise CannotGoBack(f"no link was there at {units.utc(wanted)}")
@@ -101,7 +101,7 @@ def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
 
 def link_before(stream: Stream, head: Link, positions: Positions) -> int:
     """The newest link of the lineage that has read nothing at or past these positions."""
-    for link in _sound(stream, head.number, head.floor, -1):
+    for link in sound_links(stream, head.number, head.floor):
         reached = (positions.get(p.topic, p.partition) for p in link.positions)
         inside = all(
             wanted is None or each.offset <= wanted
@@ -129,10 +129,12 @@ def changes(stream: Stream, head: Link) -> Iterator[Link]:
 
 def _read_or_before(stream: Stream, head: Link, number: int) -> Link | None:
     """A link, or the nearest sound one before it if it is damaged."""
-    return next(_sound(stream, number, head.floor, -1), None)
+    return next(sound_links(stream, number, head.floor), None)
 
 
-def _sound(stream: Stream, start: int, end: int, step: int) -> Iterator[Link]:
+def sound_links(stream: Stream, start: int, end: int) -> Iterator[Link]:
+    """The links from one number to another, either way, without those that cannot be read."""
+    step = 1 if start <= end else -1
     for number in range(start, end + step, step):
         try:
             yield stream.chain.read(number)

@@ -96,7 +96,7 @@ class StreamJournal:
     ) -> Link:
         signature = Signature(by=approval.by, reason=approval.reason)
         details = {
-            "summary": summary(list(plan.actions), change.note),
+            "summary": summary(list(plan.actions), change.note) or _aim(change),
             "undoes": change.undoes,
             "plan_digest": approval.plan_digest,
             "planned_by": approval.planned_by,
@@ -154,6 +154,11 @@ class StreamJournal:
             message,
             hint=f"see what can be undone with: sluicegate history {quote(self._stream.uri)}",
         )
+
+
+def _aim(change: StreamChange) -> str:
+    """What a change was about, if no position tells."""
+    return f"to link {change.to}" if change.to is not None else change.operation
 
 
 def _repair_summary(diagnosis: repair.Diagnosis) -> str:

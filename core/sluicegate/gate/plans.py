@@ -72,14 +72,14 @@ class Planner:
         if _same_content(aim, head):
             return self._plan_of(title, [], [], ())
         shown = not change.force
-        actions = moves(head.positions, aim.positions) if shown else []
+        actions = moves(head.positions, aim.positions, counted=True) if shown else []
         actions.append(_restored("state", aim.state == head.state, f"as of {link_text(aim)}"))
         if aim.dedup or head.dedup:
             actions.append(_restored("dedup log", aim.dedup == head.dedup, "with it"))
         told = _abandoned(self._stream, head, aim) if shown else [_abandoned_by_force(aim)]
         told.append(
-            "Output published since then is withdrawn at the next start; downstream readers may "
-            "have consumed it."
+            "At the next start the published output is made to match: what was given up is "
+            "withdrawn, though downstream readers may have consumed it."
         )
         needs = (*standing(head, force=change.force), Precondition("the link's digest", aim.digest))
         return self._plan_of(title, actions, told, needs)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
-from sluicegate import codec, v1
+from sluicegate import codec, units, v1
 from sluicegate.blobs import Ref
 from sluicegate.chain.link import Link, Manifest
-from sluicegate.errors import Corrupt, UnsupportedFormat
+from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
 from sluicegate.gate.stream import Stream
+from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
+from sluicegate.storage import LocalStorage, local_root
 
 OPERATORS = codec.Format("operator", 1, 2**32 - 1)
 _EVENTS = "events"
+_MAX_IMPORT = 64 * 1024 * 1024
 
 
 def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, Any]:
@@ -49,6 +53,31 @@ def to_v1(stream: Stream, link: Link) -> v1.V1Checkpoint:
         operators=read_operators(stream, link.operators),
         sources=sources,
     )
+
+
+def read_v1(place: str) -> tuple[v1.V1Checkpoint, str]:
+    """The checkpoint in a file, and the file itself as text that a plan can carry."""
+    path = local_root(place).resolve()
+    data = LocalStorage(path.parent).get(path.name, limit=_MAX_IMPORT)
+    return v1.decode(data, place), base64.b64encode(data).decode("ascii")
+
+
+def plan_write_v1(place: str, checkpoint: v1.V1Checkpoint, number: int) -> Plan:
+    """What writing a v1 file does."""
+    size = units.size(len(v1.encode(checkpoint)))
+    what = f"link {number}, sequence {checkpoint.sequence}, {size}"
+    return Plan("Export a v1 checkpoint", (Action("write", place, what),))
+
+
+def write_v1(place: str, checkpoint: v1.V1Checkpoint) -> None:
+    """Write a new v1 file; an existing file is never overwritten."""
+    path = local_root(place).absolute()
+    if not LocalStorage(path.parent).put_if_absent(path.name, v1.encode(checkpoint)):
+        raise SluicegateError(
+            f"{place} exists already; an export never overwrites a file",
+            hint="name another file, or remove that one",
+            place=place,
+        )
 
 
 def put_operators(stream: Stream, operators: dict[str, bytes]) -> Ref | None:

@@ -17,11 +17,19 @@ _COLLECT_PATIENCE = 60.0
 
 
 class Stream:
-    """One gated stream; `home` is known if it lies in one."""
+    """One gated stream; `home` is known if it lies in one, `patience` is for the collect lock."""
 
-    def __init__(self, storage: Storage, home: Storage | None, name: str) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        home: Storage | None,
+        name: str,
+        *,
+        patience: float = _COLLECT_PATIENCE,
+    ) -> None:
         self.storage = storage
         self.name = name
+        self._patience = patience
         self.chain = Chain(storage, home, name)
         self.blobs = Blobs(storage)
 
@@ -31,11 +39,12 @@ class Stream:
         return self.storage.uri
 
     def lock(self, name: str) -> FileLock:
-        """One of its locks, by name; the directory is made if it is missing."""
+        """One of its locks, by name; who may write finds the directory made."""
         path = self.storage.local_path("locks")
         if path is None:
             raise UnsupportedFormat(f"{self.uri} is not on this machine, where locks are")
-        path.mkdir(exist_ok=True)
+        if not isinstance(self.storage, ReadOnlyStorage):
+            path.mkdir(exist_ok=True)
         return FileLock(path / f"{name}.lock")
 
     def run_lock(self, run: str) -> FileLock:
@@ -45,13 +54,13 @@ class Stream:
     @contextmanager
     def referring(self) -> Iterator[None]:
         """While somebody appends a link: blobs that are there stay there."""
-        with self.lock("collect").hold_in_turn(LockMode.SHARED, _COLLECT_PATIENCE):
+        with self.lock("collect").hold_in_turn(LockMode.SHARED, self._patience):
             yield
 
     @contextmanager
-    def collecting(self, timeout: float = _COLLECT_PATIENCE) -> Iterator[None]:
+    def collecting(self) -> Iterator[None]:
         """While somebody removes what nothing refers to: nobody appends."""
-        with self.lock("collect").hold_in_turn(LockMode.EXCLUSIVE, timeout):
+        with self.lock("collect").hold_in_turn(LockMode.EXCLUSIVE, self._patience):
             yield
 
 

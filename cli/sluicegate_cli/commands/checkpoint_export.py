@@ -1,0 +1,35 @@
+"""`sluicegate checkpoint export`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.gate.reference import plan_write_v1, to_v1, write_v1
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import stream_of
+
+CHANGES = True
+EXAMPLES = (("checkpoint export clicks checkpoint-42.bin", "for a system that reads v1 files"),)
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="STREAM", help="a gated stream")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="the new file; never overwritten")],
+    link: Annotated[int | None, typer.Option(metavar="N", help="of link N; the newest")] = None,
+    as_: AsOption = None,
+) -> None:
+    """Write a link of a gated stream as a v1 checkpoint of the reference design.
+
+    Refused if something would be left out: a v1 file holds operator states and one offset per
+    source, no state per shard and no partitions.
+    """
+    session = Session.of(ctx)
+    stream = stream_of(session.target(target, as_))
+    at = stream.chain.head() if link is None else stream.chain.read(link)
+    checkpoint = to_v1(stream, at)
+    plan = plan_write_v1(file, checkpoint, at.number)
+    session.change(plan, lambda _: write_v1(file, checkpoint))

@@ -1,0 +1,50 @@
+"""`sluicegate checkpoint prune`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.errors import UsageError
+from sluicegate.gate.changes import PRUNE, StreamChange
+from sluicegate.gate.collect import Retention
+from sluicegate.moments import parse_duration
+from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import change_stream, stream_of
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("checkpoint prune clicks --keep-within 7d --dry-run", "what would go?"),
+    ("checkpoint prune clicks --keep 1000 --keep-within 24h", "keep what either of them keeps"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=1, help="so many of the newest links")
+    ] = None,
+    keep_within: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="all links younger than 7d or PT12H")
+    ] = None,
+    as_: AsOption = None,
+) -> None:
+    """Give up old links of a gated stream, and remove what nothing refers to any more.
+
+    What was given up cannot be rolled back to. The newest link always stays. A floor is sealed
+    into the chain before anything is removed, so an interruption leaves a whole stream.
+    """
+    session = Session.of(ctx)
+    if keep is None and keep_within is None:
+        raise UsageError("say what to keep with --keep N or --keep-within DURATION")
+    found = session.target(target, as_)
+    stream = stream_of(found)
+    seconds = parse_duration(keep_within) if keep_within else 0.0
+    floor = Retention(keep or 1, seconds).floor(stream, stream.chain.head())
+    said = [f"keep {keep} links"] if keep else []
+    said += [f"keep what is younger than {keep_within}"] if keep_within else []
+    change_stream(session, found, StreamChange(PRUNE, to=floor, note=" and ".join(said)))

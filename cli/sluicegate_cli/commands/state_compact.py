@@ -1,0 +1,24 @@
+"""`sluicegate state compact`."""
+
+from __future__ import annotations
+
+import typer
+
+from sluicegate.gate.changes import COMPACT, StreamChange
+from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import change_stream
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (("state compact clicks --dry-run", "is it worth it?"),)
+
+
+def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> None:
+    """Merge the partials of every shard into one. The state is the same before and after.
+
+    It runs beside a job and does not disturb it; if the job changes the same partials meanwhile,
+    nothing is done.
+    """
+    session = Session.of(ctx)
+    change_stream(session, session.target(target, as_), StreamChange(COMPACT))

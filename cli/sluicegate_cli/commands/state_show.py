@@ -1,0 +1,59 @@
+"""`sluicegate state show`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate import units
+from sluicegate.gate.sealed import shards_of
+from sluicegate.state import manifest
+from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import stream_of
+
+EXAMPLES = (
+    ("state show clicks", "keys and bytes of every shard"),
+    ("state show clicks --link 41 --shard 3", "one shard, as it was at link 41"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    link: Annotated[int | None, typer.Option(metavar="N", help="at link N; the newest")] = None,
+    shard: Annotated[int | None, typer.Option(metavar="N", help="only this shard")] = None,
+    as_: AsOption = None,
+) -> None:
+    """Show the state of a gated stream: keys, bytes and partials of every shard.
+
+    Compaction brings every shard to one partial; the job does so by itself now and then.
+    """
+    session = Session.of(ctx)
+    stream = stream_of(session.target(target, as_))
+    at = stream.chain.head() if link is None else stream.chain.read(link)
+    rows = []
+    for number, refs in sorted(shards_of(stream, at).items()):
+        if shard is None or number == shard:
+            content = manifest.contents(stream.blobs, refs)
+            keys = content.num_rows if content else 0
+            rows.append((number, keys, len(refs), sum(ref.size for ref in refs)))
+    session.sink.show(_view(stream.uri, at.number, rows))
+
+
+def _view(uri: str, link: int, rows: list[tuple[int, int, int, int]]) -> View:
+    columns = ("shard", "keys", "partials", "bytes")
+    total = sum(row[3] for row in rows)
+    keys = sum(row[1] for row in rows)
+    return View(
+        schema="sluicegate.state",
+        document={
+            "stream": uri,
+            "link": link,
+            "shards": [dict(zip(columns, row, strict=True)) for row in rows],
+        },
+        tables=[Table(columns, rows)],
+        lines=[f"At link {link}: {keys:,} keys, {units.size(total)}."],
+    )

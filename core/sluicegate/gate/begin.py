@@ -1,0 +1,90 @@
+"""Beginning a stream: a directory in the home, and the genesis link that pins what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sluicegate import home as homes
+from sluicegate.chain.link import Kind
+from sluicegate.config import NamedStream
+from sluicegate.gate.drafts import Signature
+from sluicegate.gate.gate import Gate
+from sluicegate.gate.reference import content_from_v1
+from sluicegate.gate.stream import open_stream
+from sluicegate.journal import Approval
+from sluicegate.plan import Action, Plan
+from sluicegate.positions import Positions
+from sluicegate.storage import LocalStorage, local_root, validate_name
+from sluicegate.v1 import V1Checkpoint
+
+
+def pins_of(stream: NamedStream) -> dict[str, Any]:
+    """What a stream's table says that may never change."""
+    return {
+        "source": stream.source,
+        "stamp": list(stream.stamp),
+        "key": stream.key,
+        "shards": stream.shards,
+        "aggregates": dict(stream.aggregates),
+    }
+
+
+def plan_begin(home: str, name: str, positions: Positions) -> Plan:
+    """What beginning a stream at positions does."""
+    _check(home, name)
+    actions = [Action("begin", f"stream {name}", "a chain with its first link")]
+    actions += [
+        Action("start", f"{p.topic}[{p.partition}]", "the first event it reads", new=p.offset)
+        for p in positions
+    ]
+    told = ("What its table in sluicegate.toml says now is fixed for the life of the stream.",)
+    return Plan(f"Begin the stream {name} in {home}", tuple(actions), told)
+
+
+def begin(home: str, stream: NamedStream, positions: Positions, approval: Approval) -> None:
+    """Begin a stream at positions."""
+    signature = Signature(by=approval.by, reason=approval.reason)
+    _gate(home, stream.name).genesis(positions, pins=pins_of(stream), signature=signature)
+
+
+def plan_begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint) -> Plan:
+    """What beginning a stream with a v1 checkpoint does."""
+    _check(home, name)
+    actions = [
+        Action("begin", f"stream {name}", f"after sequence {checkpoint.sequence}"),
+        Action("keep", "operators", f"{len(checkpoint.operators)} states, as they are"),
+    ]
+    actions += [
+        Action("start", f"{source}[0]", "the first event it reads", new=offset)
+        for source, offset in sorted(checkpoint.sources.items())
+    ]
+    return Plan(f"Begin the stream {name} in {home} from a v1 checkpoint", tuple(actions))
+
+
+def begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint, approval: Approval) -> None:
+    """Begin a stream with what a v1 checkpoint holds."""
+    gate = _gate(home, name)
+    content = content_from_v1(gate.stream, checkpoint)
+    positions = content.pop("positions")
+    content["details"] = {"summary": f"from a v1 checkpoint at sequence {checkpoint.sequence}"}
+    signature = Signature(by=approval.by, reason=approval.reason)
+    link = gate.genesis(positions, signature=signature, content=content)
+    assert link.kind is Kind.GENESIS
+
+
+def _check(home: str, name: str) -> None:
+    """Refuse a name that is none, a home that is none, and a stream that has begun."""
+    validate_name(name, "stream")
+    homes.open_home(home)
+    Gate(open_stream(_place(home, name), read_only=True)).refuse_begun()
+
+
+def _gate(home: str, name: str) -> Gate:
+    _check(home, name)
+    LocalStorage.create(Path(_place(home, name)))
+    return Gate(open_stream(_place(home, name), read_only=False))
+
+
+def _place(home: str, name: str) -> str:
+    return str(local_root(home).absolute() / name)
