@@ -67,11 +67,10 @@ def run(
     alone give 0. A running job is no finding. Nothing is changed.
     """
     session = Session.of(ctx)
-    found_target = session.target(target, as_)
-    if found_target.kind is TargetKind.STREAM:
-        return _verify_stream(
-            session, found_target, _reading(read_data, read_data_subset, max_duration)
-        )
+    named = session.target(target, as_)
+    if named.kind is TargetKind.STREAM:
+        reading = _reading(read_data, read_data_subset, max_duration)
+        return _verify_stream(session, named, reading)
     if named.kind is TargetKind.V1_CHECKPOINT:
         read_v1(named.uri)
         session.sink.show(_view(named.uri, [], read_data=True))
