@@ -91,7 +91,7 @@ def test_without_a_command_help_is_shown_as_an_error(arguments: tuple[str], sg: 
 @pytest.mark.parametrize(
     ("arguments", "says", "following"),
     [
-        (("statsu",), "No such command 'statsu'. Did you mean 'status'?", "sluicegate --help"),
+        (("doctro",), "No such command 'doctro'. Did you mean 'doctor'?", "sluicegate --help"),
         (("locks", "lst"), "Did you mean 'list'?", "sluicegate locks --help"),
         (("status", "--jsno"), "No such option: --jsno", "sluicegate status --help"),
         (("status", "--as", "x"), "Invalid value for '--as'", "sluicegate status --help"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from typing import Any
 from sluicegate.blobs import Blobs, Ref, Stored
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Link, key_of
-from sluicegate.errors import Corrupt, NotFound
+from sluicegate.errors import Corrupt, Locked, NotFound
 from sluicegate.gate.drafts import PruneDraft, Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.stream import Stream
+from sluicegate.locks import FileLock
 from sluicegate.state import manifest
 from sluicegate.storage import Stat
 
@@ -98,10 +100,15 @@ def _sweep(stream: Stream, head: Link, grace: float, *, remove: bool) -> Swept:
     left = list(old_temporaries(stream, limit))
     locks = list(old_run_locks(stream, head, limit))
     if remove:
+        stream.chain.settle(head)
         for key in (*links, *(key for key, _ in blobs)):
             stream.storage.delete(key)
-        for path in (*left, *locks):
+        for path in left:
             path.unlink(missing_ok=True)
+        for path in locks:
+            # Inside it: a run that takes it now would hold a lock that nobody can see.
+            with suppress(Locked), FileLock(path).hold(timeout=0, note=False):
+                path.unlink(missing_ok=True)
     size = sum(size for _, size in blobs)
     return Swept(len(links), len(blobs), size, len(left), len(locks))
 

@@ -23,7 +23,14 @@ from typing import Any, Protocol
 from sluicegate import units
 from sluicegate.blobs import Blobs, Ref
 from sluicegate.chain.link import MAX_DELTAS, Kind, Link, Manifest, extended
-from sluicegate.errors import Drifted, Locked, SplitBrainCommit, StaleGeneration, StaleVersion
+from sluicegate.errors import (
+    Drifted,
+    Locked,
+    SplitBrainCommit,
+    StaleGeneration,
+    StaleVersion,
+    UsageError,
+)
 from sluicegate.positions import Positions
 from sluicegate.state import manifest
 from sluicegate.who import Who, myself
@@ -93,8 +100,12 @@ class EpochDraft:
     signature: Signature
 
     def on(self, head: Link, since: Sequence[Link], blobs: Blobs) -> Link | None:
+        self._check_moves()
         for link in since:
             self._refuse(link)
+            if link.kind is Kind.CLAIM:
+                # Also under the same name: two processes may have been given it.
+                raise SplitBrainCommit(f"the run {link.writer} was started anew: {told(link)}")
         # Links in between may have been pruned, so the head is asked, too.
         self._refuse(head)
         if self.epoch.start != head.positions:
@@ -120,6 +131,20 @@ class EpochDraft:
             partials=delta,
             operators=epoch.operators or head.operators,
         )
+
+    def _check_moves(self) -> None:
+        """Refuse an epoch after which something would be read, or counted, once more."""
+        start, end = self.epoch.start, self.epoch.end
+        for each in start:
+            reached = end.get(each.topic, each.partition)
+            if reached is None or reached < each.offset:
+                raise UsageError(
+                    f"the epoch goes back: {each.topic}[{each.partition}] from {each.offset} to "
+                    f"{'nothing' if reached is None else reached}",
+                    hint="keep the position of a partition that is gone",
+                )
+        if self.epoch.events and start == end:
+            raise UsageError("the epoch has events, but moves no position")
 
     def _refuse(self, link: Link) -> None:
         """The error, if a link came first that this epoch cannot follow."""
@@ -191,16 +216,17 @@ class OvertakingDraft:
     content: Mapping[str, Any]
     force: bool
     signature: Signature
+    base: Link
 
     def on(self, head: Link, since: Sequence[Link], _blobs: Blobs) -> Link | None:
         for link in since:
-            if link.kind in OVERTAKING:
-                raise Drifted(f"the stream was changed in the meantime: {told(link)}")
-            if link.kind in _RUNS and not self.force:
-                raise Locked(
-                    f"a job is at work on the stream: {told(link)}",
-                    hint="stop it first; or let this win over it with --force",
-                )
+            self._refuse(link, overtook=link.kind in OVERTAKING, ran=link.kind in _RUNS)
+        # Links in between may have been pruned; the head tells what they did.
+        self._refuse(
+            head,
+            overtook=head.generation != self.base.generation,
+            ran=(head.epoch, head.writer) != (self.base.epoch, self.base.writer),
+        )
         content = dict(self.content)
         lineage = content.pop("lineage", head.lineage)
         return self.signature.next(
@@ -210,6 +236,15 @@ class OvertakingDraft:
             lineage=extended(lineage, head.number + 1),
             **content,
         )
+
+    def _refuse(self, link: Link, *, overtook: bool, ran: bool) -> None:
+        if overtook:
+            raise Drifted(f"the stream was changed in the meantime: {told(link)}")
+        if ran and not self.force:
+            raise Locked(
+                f"a job is at work on the stream: {told(link)}",
+                hint="stop it first; or let this win over it with --force",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +256,6 @@ class ClaimDraft:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def on(self, head: Link, _since: Sequence[Link], _blobs: Blobs) -> Link | None:
-        if head.writer == self.run:
-            return None
         return self.signature.next(head, Kind.CLAIM, writer=self.run, details=self.details)
 
 

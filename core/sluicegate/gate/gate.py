@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from sluicegate.blobs import Ref
+from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import (
     Fenced,
@@ -160,9 +161,12 @@ class Gate:
         return f"run {head.writer}, " + ("; ".join(holders) or "which left no note")
 
     def _since(self, base: Link, head: Link) -> list[Link]:
-        """What came after the base; what was pruned since is not known any more."""
+        """What came after the base; what was pruned or damaged since is not known any more."""
+        since: list[Link] = []
         first = max(base.number + 1, head.floor)
-        return [*reversed(list(self.stream.chain.walk(head.number, first)))]
+        with suppress(LinkDamaged):
+            since.extend(self.stream.chain.walk(head.number, first))
+        return since[::-1]
 
     def _check_refs(self, link: Link, head: Link | None = None) -> None:
         """`BlobDamaged` unless all blobs that a link adds to the head's are there."""
@@ -189,6 +193,11 @@ class Run:
         """Seal an epoch, durably; the errors say whether to route again or to stop."""
         if self._stopped:
             raise WriterStopped("an earlier seal of this run failed in the storage")
+        if epoch.generation != self.link.generation:
+            raise StaleGeneration(
+                f"this run began at generation {self.link.generation}, its epoch is of "
+                f"{epoch.generation}"
+            )
         draft = EpochDraft(self.id, epoch, Signature(app=self._app))
         try:
             link = self._gate.append(draft, self.link)
@@ -203,7 +212,7 @@ class Run:
     def refresh(self) -> Link:
         """The head as it is now, to route the next epoch by; errors as for `seal`."""
         head = self._gate.head()
-        if head.writer != self.id:
+        if head.writer != self.id or head.generation != self.link.generation:
             raise _overtaken(self._gate.stream, self.link, head)
         self.link = head
         return head

@@ -120,7 +120,7 @@ class StreamJournal:
             case _:
                 content = {**self._content(change, base), "details": details}
                 kind = Kind(change.operation)
-                draft = OvertakingDraft(kind, content, change.force, signature)
+                draft = OvertakingDraft(kind, content, change.force, signature, base)
                 link = self._gate.append(draft, base)
         if link is None:
             raise Drifted("somebody else did the same, or changed what it was to be done to")

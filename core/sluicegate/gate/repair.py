@@ -2,25 +2,29 @@
 
 A repair never frees a number. It appends a link above the highest number that was ever used, at a
 generation above all others, which names the damaged links by the digest of what is there. From then
-on verify accepts them as dealt with.
+on verify accepts them as dealt with, whatever becomes of their files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sluicegate import units
-from sluicegate.blobs import digest_of
+from sluicegate.blobs import Ref, digest_of
 from sluicegate.chain.errors import ChainDamaged
 from sluicegate.chain.link import Kind, Link, extended
-from sluicegate.errors import Drifted, Locked, NotFound, StorageFailed
-from sluicegate.gate.collect import declared_numbers, sweep
+from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, StorageFailed
+from sluicegate.gate import rules
+from sluicegate.gate.collect import sweep
+from sluicegate.gate.condition import Damage, Survey
 from sluicegate.gate.drafts import Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import content_of
+from sluicegate.gate.spans import Span, spans
 from sluicegate.gate.stream import Stream
-from sluicegate.gate.survey import Bad, BlobSurvey, Damage, Survey, spans, survey
+from sluicegate.gate.survey import BlobSurvey, survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +32,31 @@ class Diagnosis:
     """What is wrong with a stream, and the link it can go on from."""
 
     found: Survey
-    base: Link | None
-    damaged: tuple[Damage, ...]
-    unusable: tuple[tuple[int, int], ...]
-    bad: tuple[Bad, ...]
-    below_floor: int
+
+    @property
+    def base(self) -> Link | None:
+        """The link to go on from."""
+        return self.found.base
+
+    @property
+    def damaged(self) -> tuple[Damage, ...]:
+        """Links whose files are lost or damaged."""
+        return tuple(self.found.damaged)
+
+    @property
+    def unusable(self) -> tuple[Span, ...]:
+        """Sound links that cannot be gone back to: of their blobs, or of their order."""
+        return tuple(spans({*self.found.unusable, *self.found.disordered}))
+
+    @property
+    def below_floor(self) -> int:
+        """How many links a prune left behind."""
+        return self.found.below_floor
 
     @property
     def needs_link(self) -> bool:
         """Whether something must be said in the chain."""
-        return not self.found.is_whole or bool(self.unusable)
+        return bool(self.found.findings)
 
     @property
     def loses(self) -> bool:
@@ -45,60 +64,47 @@ class Diagnosis:
         return self.base is None or self.base.number != self.found.newest
 
     def digest(self) -> str:
-        """What the plan of a repair depends on."""
-        parts = [self.found.newest, self.base.digest if self.base else None, self.found.hint]
-        return digest_of(repr((parts, self.damaged, self.unusable, self.below_floor)).encode())
+        """What the plan of a repair depends on; epochs that were sealed since, only if it loses."""
+        wrong = sorted((each.code, each.place) for each in self.found.findings)
+        parts = [wrong, self.damaged, self.unusable, self.below_floor]
+        if self.loses:
+            parts += [self.found.newest, self.base.digest if self.base else None]
+        return digest_of(repr(parts).encode())
 
 
 def diagnose(stream: Stream, *, read_data: bool = False) -> Diagnosis:
     """Look at everything; with `read_data`, at the content of every blob."""
-    blobs = BlobSurvey(stream.blobs, read=read_data)
-    sound: list[Link] = []
-    unusable: list[int] = []
-    bad: dict[str, Bad] = {}
-    given_up: set[int] = set()
+    return _diagnose(stream, lambda _: read_data)
 
-    def on_link(link: Link) -> None:
-        given_up.update(declared_numbers(link))
-        if link.number in given_up:
-            return
-        wrong = blobs.of(link)
-        if wrong:
-            unusable.append(link.number)
-            bad.update({each.ref.digest: each for each in wrong})
-        elif not sound:
-            sound.append(link)
 
-    found = survey(stream, on_link)
-    return Diagnosis(
-        found=found,
-        base=sound[0] if sound else None,
-        damaged=tuple(found.damaged),
-        unusable=tuple(spans(sorted(unusable))),
-        bad=tuple(bad.values()),
-        below_floor=found.below_floor,
-    )
+def diagnose_again(stream: Stream, diagnosis: Diagnosis) -> Diagnosis:
+    """The same look once more; content is only read where it was bad."""
+    suspects = {bad.ref for bad, _ in diagnosis.found.bad.values() if bad.by_reading}
+    return _diagnose(stream, suspects.__contains__)
+
+
+def _diagnose(stream: Stream, read: Callable[[Ref], bool]) -> Diagnosis:
+    return Diagnosis(survey(stream, BlobSurvey(stream.blobs, read=read)))
 
 
 def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
     """Refuse what a repair cannot mend, with what can be done instead."""
     found = diagnosis.found
-    if found.newest < 0 and not found.findings:
+    if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
-    unreadable = [bad for bad in diagnosis.bad if bad.unreadable]
-    if found.unreadable or unreadable:
-        what = unreadable[0].what if unreadable else found.findings[0].detail
+    for finding in found.obstacles:
+        if finding.rule is rules.FOREIGN:
+            other = f"heads/{stream.name}.head in the home" if found.evidence.mark else "HEAD"
+            raise ChainDamaged(
+                f"{stream.uri} is not the stream that belongs there: {finding.detail}",
+                hint="put the right directory there; if the stream that was there is given up for "
+                f"good, remove {other}",
+                place=stream.uri,
+            )
         raise StorageFailed(
-            f"what cannot be read is not given up: {what}",
-            hint="make it readable (chmod u+r), then run this again",
-            place=stream.uri,
-        )
-    if found.foreign:
-        raise ChainDamaged(
-            f"{stream.uri} holds another stream than the one that the home remembers",
-            hint="put the right directory there; if the old stream is given up for good, remove "
-            f"heads/{stream.name}.head in the home",
-            place=stream.uri,
+            f"nothing is given up before this is dealt with: {finding.detail}",
+            hint=f"{finding.repair}; then run this again",
+            place=finding.place,
         )
     if diagnosis.base is None:
         raise ChainDamaged(
@@ -110,46 +116,19 @@ def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
 
 def repair(gate: Gate, diagnosis: Diagnosis, signature: Signature, details: dict[str, Any]) -> Link:
     """Append the link that deals with a diagnosis; nobody else appends meanwhile."""
-    stream, found, base = gate.stream, diagnosis.found, diagnosis.base
-    assert base
+    stream = gate.stream
     with stream.collecting():
-        if diagnose_again(stream, diagnosis).digest() != diagnosis.digest():
+        now = diagnose_again(stream, diagnosis)
+        refuse_hopeless(stream, now)
+        if now.digest() != diagnosis.digest():
             raise Drifted("the stream changed since it was looked at")
-        # Of lost links only their number is known; each raised these by one at the most.
-        lost = found.newest - base.number
-        link = replace(
-            signature.next(base, Kind.REPAIR, **content_of(base)),
-            number=found.newest + 1,
-            parent=_parent(stream, found),
-            generation=max(found.generation, base.generation + lost) + 1,
-            version=base.version + lost if base.version else 0,
-            epoch=base.epoch + lost,
-            floor=found.floor,
-            lineage=extended(base.lineage, found.newest + 1),
-            changed=_changed(base),
-            details=details | declared(diagnosis),
-        )
-        if found.head and found.head.created_at > link.created_at:
-            link = replace(link, created_at=found.head.created_at)
-        appended = stream.chain.append(link)
+        link = _link(stream, now.found, signature)
+        appended = stream.chain.append(replace(link, details=details | declared(now)))
         if appended is None:
             raise Locked(f"somebody else appended link {link.number} to {stream.uri}")
-        stream.chain.tell_home(appended)
     if diagnosis.below_floor:
         sweep(stream)
     return appended
-
-
-def diagnose_again(stream: Stream, diagnosis: Diagnosis) -> Diagnosis:
-    """The same look once more; content is only read again where it was bad."""
-    again = diagnose(stream)
-    # What only reading finds, a look at names and sizes does not find again.
-    return replace(
-        again,
-        base=diagnosis.base if again.found.newest == diagnosis.found.newest else again.base,
-        unusable=diagnosis.unusable,
-        bad=diagnosis.bad,
-    )
 
 
 def declared(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -165,18 +144,72 @@ def loss(diagnosis: Diagnosis) -> str:
     base, newest = diagnosis.base, diagnosis.found.newest
     assert base
     if not diagnosis.loses:
-        return (
-            "Nothing of the stream is lost: its newest link is whole. What is damaged can only no "
-            "longer be gone back to."
-        )
+        return f"{_nothing_lost(diagnosis)} What is damaged can only no longer be gone back to."
     first = base.number + 1
     which = f"link {first}" if first == newest else f"links {first} to {newest}"
-    return (
-        f"The stream goes back to link {base.number} of {units.utc(base.created_at)}: what {which} "
-        f"sealed is given up, and its events are read again, if the source still has them. Output "
-        "that was published for them is withdrawn at the next start; downstream readers may have "
-        "consumed it."
+    taken_back = (
+        f" Link {base.number} had been taken back by an earlier change, but nothing else is whole."
+        if diagnosis.found.head and not diagnosis.found.head.includes(base.number)
+        else ""
     )
+    return (
+        f"The stream goes back to link {base.number} of {units.utc(base.created_at)}.{taken_back} "
+        f"What {which} did is given up. {_lost_events(diagnosis.found, base)}"
+    )
+
+
+def _nothing_lost(diagnosis: Diagnosis) -> str:
+    if diagnosis.found.evidence.hint:
+        return "Nothing of the stream is lost: its newest link is whole."
+    return (
+        f"The newest link that is there, {diagnosis.found.newest}, is whole. Without HEAD it is "
+        "not known whether there were later ones; if so, what they sealed is read again."
+    )
+
+
+def _lost_events(found: Survey, base: Link) -> str:
+    """What becomes of the events that were sealed after a link."""
+    last = found.last
+    # At another generation the stream went back or was moved in between: nothing can be counted.
+    known = last.sequence - base.sequence if last and last.generation == base.generation else None
+    if known == 0:
+        return "No events were sealed since."
+    count = "How many events were sealed since is not known; they"
+    if known is not None:
+        count = f"Since then {units.events(known)} were sealed; they"
+    return (
+        f"{count} are read again, if the source still has them. Output that was published for them "
+        "is withdrawn at the next start; downstream readers may have consumed it."
+    )
+
+
+def _link(stream: Stream, found: Survey, signature: Signature) -> Link:
+    """The link of a repair: the content of the base, and numbers above all that were ever used."""
+    head, base, peak = found.head, found.base, found.peak
+    assert head
+    assert base
+    # Of links that neither a file nor a hint tells of, each raised these by one at the most.
+    unknown = found.newest - peak.number
+    link = replace(
+        signature.next(head, Kind.REPAIR, **content_of(base)),
+        number=found.newest + 1,
+        parent=_parent(stream, found),
+        generation=peak.generation + unknown + 1,
+        version=peak.version + unknown if peak.version else 0,
+        epoch=peak.epoch + unknown,
+        floor=_floor(found),
+        lineage=extended(base.lineage, found.newest + 1),
+    )
+    if link.assignment in found.bad:
+        # An older map, which must not be taken for the lost one.
+        link = replace(link, assignment=base.assignment, version=link.version + 1)
+    return replace(link, created_at=max(link.created_at, peak.created_at))
+
+
+def _floor(found: Survey) -> int:
+    """Above what is missing at the lower end: whether a prune or damage took it is all the same."""
+    lowest = [each for each in found.damaged if each.first == found.floor and not each.raw]
+    return max((each.last + 1 for each in lowest), default=found.floor)
 
 
 def _parent(stream: Stream, found: Survey) -> str | None:
@@ -185,9 +218,8 @@ def _parent(stream: Stream, found: Survey) -> str | None:
         return found.head.digest
     if known := found.expected.get(found.newest):
         return known
-    raw = stream.chain.raw(found.newest)
-    return digest_of(raw) if raw is not None else None
-
-
-def _changed(base: Link) -> int | None:
-    return base.changed if base.kind is Kind.EPOCH else base.number
+    try:
+        raw = stream.chain.raw(found.newest)
+    except Corrupt:
+        return None
+    return None if raw is None else digest_of(raw)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sluicegate.blobs import Ref
-from sluicegate.chain.link import Link
+from sluicegate.chain.link import Kind, Link
 from sluicegate.gate.collect import prune
 from sluicegate.gate.gate import Gate
 from sluicegate.state import manifest
@@ -14,9 +14,8 @@ from sluicegate.state.backends import BlobStateBackend
 from sluicegate.state.manifest import Shards
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sluicegate.gate.stream import Stream
+    from sluicegate.state.partial import Table
 
 
 class SealedEpochs:
@@ -33,7 +32,8 @@ class SealedEpochs:
 
     def partials(self, epoch: int) -> Mapping[int, Ref] | None:
         link = self._first_at(epoch)
-        if link is None or link.epoch != epoch or epoch == 0:
+        if link is None or link.epoch != epoch or link.kind is not Kind.EPOCH:
+            # Not yet, or not any more: its link is pruned or was given up by a repair.
             return None
         shards = manifest.read(self._gate.stream.blobs, link.partials) if link.partials else {}
         return {shard: refs[0] for shard, refs in shards.items()}
@@ -72,6 +72,6 @@ def shards_of(stream: Stream, link: Link) -> Shards:
     return manifest.joined(manifest.read(stream.blobs, ref) for ref in link.state.refs)
 
 
-def shard_state(stream: Stream, link: Link, shard: int) -> pa.Table | None:
+def shard_state(stream: Stream, link: Link, shard: int) -> Table | None:
     """The state of one shard at a link; None if it has none."""
     return manifest.contents(stream.blobs, shards_of(stream, link).get(shard, ()))

@@ -1,202 +1,139 @@
 """A survey of a stream: every link and every blob, whether sound or not, and what follows.
 
 The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
-newest link, each link vouches for its parent.
+newest link, each link vouches for its parent. A link is *sound* if its file is; it is *whole* if
+its blobs are, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from shlex import quote
 
 from sluicegate.blobs import BlobDamaged, Blobs, Ref, digest_of
-from sluicegate.chain import hint as hints
-from sluicegate.chain.errors import HeadDamaged, LinkDamaged
-from sluicegate.chain.hint import HEAD, Hint
+from sluicegate.chain.errors import LinkDamaged
+from sluicegate.chain.hint import HEAD
 from sluicegate.chain.link import Link, decode, key_of
 from sluicegate.errors import Corrupt, StorageFailed
 from sluicegate.findings import Finding
 from sluicegate.gate import rules
 from sluicegate.gate.collect import inner_refs
+from sluicegate.gate.condition import Bad, Damage, Survey, given_up_by
+from sluicegate.gate.evidence import gather, in_the_way, unreadable
+from sluicegate.gate.spans import has, shown, spans, without
 from sluicegate.gate.stream import Stream
 
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Links that are not sound; `raw` is the digest of the bytes that are there, if any are."""
-
-    first: int
-    last: int
-    what: str
-    raw: str | None = None
-
-    @property
-    def shown(self) -> str:
-        """The numbers, for people."""
-        return (
-            f"link {self.first}" if self.first == self.last else f"links {self.first}-{self.last}"
-        )
+_ATTEMPTS = 3
 
 
-@dataclass(slots=True)
-class Survey:
-    """What was found; `head` is the newest sound link, `newest` the highest number ever used."""
-
-    hint: Hint | None = None
-    mark: Hint | None = None
-    head: Link | None = None
-    newest: int = -1
-    generation: int = 0
-    damaged: list[Damage] = field(default_factory=list)
-    declared: list[Damage] = field(default_factory=list)
-    below_floor: int = 0
-    links: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    unreadable: bool = False
-    foreign: bool = False
-    expected: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def floor(self) -> int:
-        """The lowest number that must be there, as far as is known; a floor never goes back."""
-        known = (self.head, self.hint, self.mark)
-        return max((each.floor for each in known if each), default=0)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the newest number ever used is the head, and nothing is damaged."""
-        return (
-            self.head is not None
-            and self.head.number == self.newest
-            and not self.damaged
-            and not self.findings
-        )
-
-
-def survey(stream: Stream, on_link: Callable[[Link], None] = lambda _: None) -> Survey:
-    """Look at every link, newest first; `on_link` gets the sound ones."""
-    walker = _Walker(stream, on_link)
-    walker.read_hints()
+def survey(stream: Stream, blobs: BlobSurvey | None = None) -> Survey:
+    """Look at every link, newest first, and at its blobs."""
+    walker = _Walker(stream, blobs or BlobSurvey(stream.blobs))
     walker.walk()
     walker.judge()
     return walker.found
 
 
 class _Walker:
-    def __init__(self, stream: Stream, on_link: Callable[[Link], None]) -> None:
-        self.found = Survey()
+    def __init__(self, stream: Stream, blobs: BlobSurvey) -> None:
+        seen = gather(stream)
+        self.found = Survey(seen, findings=seen.findings, obstacles=seen.obstacles)
         self._stream = stream
-        self._on_link = on_link
-        self._claims: dict[int, str | None] = {}
-        self._given_up: set[int] = set()
+        self._blobs = blobs
         self._child: Link | None = None
-
-    def read_hints(self) -> None:
-        found, chain = self.found, self._stream.chain
-        place = f"{self._stream.uri}/{HEAD}"
-        try:
-            found.hint = hints.read_hint(self._stream.storage, HEAD)
-            if found.hint is None and len(chain.numbers()) > 1:
-                self._report(rules.HEAD_DAMAGED.at(place, f"{place} is missing"))
-        except HeadDamaged as e:
-            self._report(rules.HEAD_DAMAGED.at(place, e.message))
-        except StorageFailed as e:
-            self._unreadable(place, e)
-        try:
-            found.mark = chain.remembered()
-        except HeadDamaged as e:
-            self._report(rules.HEAD_DAMAGED.at(e.place or place, e.message))
-        except StorageFailed as e:
-            self._unreadable(e.place or place, e)
-        for hint in (found.hint, found.mark):
-            if hint:
-                found.expected[hint.number] = hint.digest
-                found.generation = max(found.generation, hint.generation)
+        self._spare: Link | None = None
+        for hint in seen.hints:
+            self.found.expected[hint.number] = hint.digest
+            self.found.peak.rise(hint)
 
     def walk(self) -> None:
-        found = self.found
-        numbers = self._stream.chain.numbers()
-        hinted = [hint.number for hint in (found.hint, found.mark) if hint]
-        found.newest = max([*numbers[-1:], *hinted], default=-1)
+        found, numbers = self.found, self.found.evidence.numbers
+        found.newest = max([*numbers[-1:], found.peak.number])
         above = found.newest + 1
         for number in reversed(numbers):
-            if number < found.floor:
+            # What is below the floor only counts if there is nothing else to go on from.
+            if number < found.floor and (found.base or self._spare):
                 break
-            self._gap(number + 1, above - 1)
+            self._gap(max(number + 1, found.floor), above - 1)
             above = number
             self._look(number)
-        self._gap(found.floor, above - 1)
+        if found.evidence.listed:
+            self._gap(found.floor, above - 1)
         found.below_floor = sum(number < found.floor for number in numbers)
+        # Better what was once taken back than nothing at all.
+        found.base = found.base or self._spare
 
     def judge(self) -> None:
         """The findings that follow from what was seen."""
         found = self.found
-        known = next((hint for hint in (found.hint, found.mark) if hint), None)
-        if found.hint and found.mark and found.hint.stream_id != found.mark.stream_id:
-            found.foreign = True
-            place = f"{self._stream.uri}/{HEAD}"
-            detail = f"the home remembers stream {found.mark.stream_id}"
-            self._report(rules.FOREIGN.at(place, detail))
-        elif known and found.head and found.head.number < known.number and not found.unreadable:
-            self._report(self._short())
+        known = max((hint.number for hint in found.evidence.hints), default=-1)
+        last = found.head.number if found.head else -1
+        if known > last and not found.obstacles:
+            newest = f"the newest that is sound is {last}" if found.head else "no link is sound"
+            detail = f"link {known} is known to have been there; {newest}"
+            found.findings.append(rules.SHORT.at(self._stream.uri, detail))
         for damage in found.damaged:
             place = f"{self._stream.uri}/{key_of(damage.first)}"
-            self._report(rules.LINK_DAMAGED.at(place, f"{damage.shown}: {damage.what}"))
+            found.findings.append(rules.LINK_DAMAGED.at(place, f"{damage.shown}: {damage.what}"))
+        if found.head and not found.findings and not found.obstacles:
+            found.findings += self._as_a_job_sees_it()
+        for bad, numbers in found.bad.values():
+            self._judge_blob(bad, numbers)
 
-    def _short(self) -> Finding:
-        found = self.found
-        assert found.head
-        known = max(hint.number for hint in (found.hint, found.mark) if hint)
-        detail = (
-            f"link {known} is known to have been there; the newest that is sound is "
-            f"{found.head.number}"
-        )
-        return rules.SHORT.at(self._stream.uri, detail)
+    def _as_a_job_sees_it(self) -> Iterator[Finding]:
+        """Whatever keeps a job from starting is a finding, even if every file is sound."""
+        problem = ""
+        for _ in range(_ATTEMPTS):
+            try:
+                # Others may append between the two.
+                self._stream.chain.check_home(self._stream.chain.head())
+            except Corrupt as e:
+                problem = e.message
+            else:
+                return
+        yield rules.HEAD_DAMAGED.at(f"{self._stream.uri}/{HEAD}", problem)
+
+    def _judge_blob(self, bad: Bad, numbers: list[int]) -> None:
+        storage, key = self._stream.storage, bad.ref.key
+        place = f"{storage.uri}/{key}"
+        stat = None if bad.unreadable else storage.stat(key)
+        if bad.unreadable:
+            self.found.obstacles.append(unreadable(storage, key, bad.unreadable))
+        elif stat and stat.kind != "file":
+            self.found.obstacles.append(in_the_way(place, stat.kind))
+        else:
+            detail = f"{bad.what}; links that refer to it: {shown(spans(numbers))}"
+            command = f"sluicegate checkpoint repair {quote(storage.uri)}"
+            command += " --read-data" if bad.by_reading else ""
+            self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=command))
 
     def _gap(self, first: int, last: int) -> None:
         """Numbers without a file, from `first` to `last`."""
         if first > last:
             return
-        missing = Damage(first, last, "missing")
         self._child = None
-        if all(number in self._given_up for number in range(first, last + 1)):
-            self.found.declared.append(missing)
-        else:
-            self.found.damaged.append(missing)
+        for span in without((first, last), self.found.given_up):
+            self.found.damaged.append(Damage(*span, "missing"))
 
     def _look(self, number: int) -> None:
-        found = self.found
+        found, raw = self.found, None
+        given_up = has(found.given_up, number)
         try:
             raw = self._stream.chain.raw(number)
+            link = self._sound(number, raw) if raw is not None else None
         except StorageFailed as e:
-            self._unreadable(f"{self._stream.uri}/{key_of(number)}", e)
             self._child = None
-            return
+            if not given_up:
+                found.obstacles.append(unreadable(self._stream.storage, key_of(number), e))
         except Corrupt as e:
-            self._damaged(number, e.message, None)
-            return
-        if raw is None:
-            # Pruned while we look.
-            return
-        try:
-            link = self._sound(number, raw)
-        except LinkDamaged as e:
-            self._damaged(number, e.message, digest_of(raw))
-            return
-        if self._child:
-            self._check_order(link, self._child)
-        self._child = link
-        found.links += 1
-        found.head = found.head or link
-        found.generation = max(found.generation, link.generation)
-        for name in ("damaged", "unusable"):
-            for first, last, *_ in link.details.get(name, ()):
-                self._given_up |= set(range(first, last + 1))
-        for first, last, raw_digest in link.details.get("damaged", ()):
-            self._claims |= dict.fromkeys(range(first, last + 1), raw_digest)
-        if link.parent and number - 1 not in self._claims:
-            found.expected[number - 1] = link.parent
-        self._on_link(link)
+            self._child = None
+            if not given_up and number >= found.floor:
+                digest = None if raw is None else digest_of(raw)
+                found.damaged.append(Damage(number, number, e.message, digest))
+        else:
+            # None: pruned while we look.
+            if link:
+                self._take(link, given_up=given_up)
 
     def _sound(self, number: int, raw: bytes) -> Link:
         """The link in these bytes, if it is the one that belongs there."""
@@ -204,101 +141,115 @@ class _Walker:
         link = decode(raw, key_of(number))
         if link.number != number:
             raise LinkDamaged(f"it holds link {link.number}")
-        expected = found.expected.get(number)
-        if expected and link.digest != expected:
+        if found.expected.get(number, link.digest) != link.digest:
             raise LinkDamaged("it is not the link that its successor, or a hint, names")
         vouched = found.expected.get(number - 1)
-        if vouched and number - 1 not in self._claims and link.parent != vouched:
+        if vouched and link.parent != vouched and not has(found.given_up, number - 1):
             raise LinkDamaged(f"its parent is not link {number - 1}")
-        known = found.head.stream_id if found.head else None
-        known = known or (found.hint.stream_id if found.hint else None)
-        if known and link.stream_id != known:
+        identity = found.evidence.stream_id or (found.head.stream_id if found.head else None)
+        if identity and link.stream_id != identity:
             raise LinkDamaged("it belongs to another stream")
         return link
 
-    def _damaged(self, number: int, what: str, raw: str | None) -> None:
-        self._child = None
-        damage = Damage(number, number, what, raw)
-        if number in self._claims and self._claims[number] == raw:
-            self.found.declared.append(damage)
-        else:
-            self.found.damaged.append(damage)
+    def _take(self, link: Link, *, given_up: bool) -> None:
+        """A sound link: what it vouches for, and whether it is whole."""
+        found = self.found
+        found.given_up += given_up_by(link)
+        if link.parent and not has(found.given_up, link.number - 1):
+            found.expected[link.number - 1] = link.parent
+        if given_up:
+            self._child = None
+            return
+        if self._child:
+            self._check_order(link, self._child)
+        self._child = link
+        found.links += 1
+        found.head = found.head or link
+        found.peak.rise(link)
+        bad = self._blobs.of(link)
+        if not bad:
+            self._spare = self._spare or link
+            if found.base is None and found.head.includes(link.number):
+                found.base = link
+        elif link.number >= found.floor:
+            found.unusable.append(link.number)
+            for each in bad:
+                found.bad.setdefault(each.ref, (each, []))[1].append(link.number)
 
     def _check_order(self, link: Link, child: Link) -> None:
-        for name in ("generation", "version", "epoch", "created_at", "floor"):
+        found = self.found
+        for name in ("generation", "version", "epoch", "floor", "created_at"):
             before, after = getattr(link, name), getattr(child, name)
             if before > after:
                 place = f"{self._stream.uri}/{key_of(child.number)}"
                 detail = f"{name} of link {child.number} is {after}, of its parent {before}"
-                self._report(rules.ORDER.at(place, detail))
-
-    def _unreadable(self, place: str, error: StorageFailed) -> None:
-        self.found.unreadable = True
-        self._report(rules.UNREADABLE.at(place, error.message, repair=f"chmod u+r {place}"))
-
-    def _report(self, finding: Finding) -> None:
-        self.found.findings.append(finding)
-
-
-@dataclass(frozen=True, slots=True)
-class Bad:
-    """A blob that is not sound."""
-
-    ref: Ref
-    what: str
-    unreadable: bool = False
+                found.findings.append(rules.ORDER.at(place, detail))
+                found.disordered.append(child.number)
+                found.base = None if found.base is child else found.base
+                self._spare = None if self._spare is child else self._spare
 
 
 class BlobSurvey:
-    """Looks at the blobs of links, at each of them once; with `read` at their content, too."""
+    """Looks at the blobs of links, at each of them once, and reads the content of some.
 
-    def __init__(self, blobs: Blobs, *, read: bool = False) -> None:
+    Manifests are always read, because they lead to more. `known` are blobs found bad before.
+    """
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        *,
+        read: Callable[[Ref], bool] = lambda _: False,
+        known: Iterable[Bad] = (),
+    ) -> None:
         self.live: set[Ref] = set()
         self._blobs = blobs
         self._read = read
-        self._bad: dict[Ref, Bad] = {}
+        self._bad = {bad.ref: bad for bad in known}
         self._inside: dict[Ref, tuple[Bad, ...]] = {}
 
     def of(self, link: Link) -> list[Bad]:
         """The blobs that make a link unusable."""
-        bad = [found for ref in dict.fromkeys(link.refs) if (found := self._look(ref))]
-        manifests = dict.fromkeys([*link.state.refs, *([link.partials] if link.partials else [])])
-        for ref in manifests:
-            if ref not in self._bad:
-                bad += self._look_inside(ref)
-        return bad
+        manifests = {*link.state.refs, link.partials}
+        bad: dict[Ref, Bad] = {}
+        for ref in dict.fromkeys(link.refs):
+            if found := self._look(ref):
+                bad[ref] = found
+            elif ref in manifests:
+                bad |= {each.ref: each for each in self._look_inside(ref)}
+        return list(bad.values())
 
     def _look_inside(self, ref: Ref) -> tuple[Bad, ...]:
         if ref not in self._inside:
             try:
-                inner = list(dict.fromkeys(inner_refs(self._blobs, ref)))
+                inner = dict.fromkeys(inner_refs(self._blobs, ref))
+                self._inside[ref] = tuple(bad for each in inner if (bad := self._look(each)))
+            except StorageFailed as e:
+                self._inside[ref] = (Bad(ref, e.message, unreadable=e),)
             except Corrupt as e:
                 self._inside[ref] = (Bad(ref, e.message),)
-            else:
-                self._inside[ref] = tuple(bad for each in inner if (bad := self._look(each)))
         return self._inside[ref]
 
     def _look(self, ref: Ref) -> Bad | None:
         if ref not in self.live:
             self.live.add(ref)
-            try:
-                self._blobs.check(ref, read=self._read)
-            except BlobDamaged as e:
-                self._bad[ref] = Bad(ref, e.message)
-            except StorageFailed as e:
-                self._bad[ref] = Bad(ref, e.message, unreadable=True)
+            if ref not in self._bad and (bad := look_at(self._blobs, ref, read=self._read(ref))):
+                self._bad[ref] = bad
         return self._bad.get(ref)
 
 
-def spans(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Numbers, ascending, as ranges."""
-    start = last = None
-    for number in numbers:
-        if last is not None and number == last + 1:
-            last = number
-            continue
-        if start is not None and last is not None:
-            yield start, last
-        start = last = number
-    if start is not None and last is not None:
-        yield start, last
+def look_at(blobs: Blobs, ref: Ref, *, read: bool) -> Bad | None:
+    """What is wrong with one blob; its content is judged only with `read`."""
+    try:
+        blobs.check(ref)
+    except BlobDamaged as e:
+        return Bad(ref, e.message)
+    except StorageFailed as e:
+        return Bad(ref, e.message, unreadable=e)
+    try:
+        blobs.check(ref, read=read)
+    except BlobDamaged as e:
+        return Bad(ref, e.message, by_reading=True)
+    except StorageFailed as e:
+        return Bad(ref, e.message, unreadable=e)
+    return None

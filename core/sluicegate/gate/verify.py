@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from shlex import quote
 
 from sluicegate import codec, units
-from sluicegate.blobs import BlobDamaged, Ref
-from sluicegate.chain.link import Link
+from sluicegate.blobs import Ref
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
 from sluicegate.gate import rules
-from sluicegate.gate.collect import declared_numbers, old_temporaries
+from sluicegate.gate.collect import GRACE, old_temporaries
+from sluicegate.gate.condition import Bad, Survey
+from sluicegate.gate.spans import merged, shown
 from sluicegate.gate.stream import Stream
-from sluicegate.gate.survey import Bad, BlobSurvey, Survey, spans, survey
+from sluicegate.gate.survey import BlobSurvey, look_at, survey
 from sluicegate.storage import LocalStorage
 
 CURSOR = "verify.cursor"
 _CURSOR_FORMAT = codec.Format("cursor", 1, 4096)
-_ORPHANED = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class Subset:
     part: int = 1
     parts: int = 1
 
+    @property
+    def shown(self) -> str:
+        """As it is written: the third of ten parts is `3/10`."""
+        return f"{self.part}/{self.parts}"
+
     def has(self, ref: Ref) -> bool:
         """Whether a blob is in it."""
         return int(ref.digest[:15], 16) % self.parts == self.part - 1
@@ -38,10 +43,10 @@ class Subset:
     def parse(cls, text: str) -> Subset:
         """From `3/10`, the third of ten parts, or `10%`, a part by chance."""
         number, slash, parts = text.partition("/")
-        if slash and number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts):
+        if slash and number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts):
             return cls(int(number), int(parts))
         percent = text.removesuffix("%")
-        if text.endswith("%") and percent.isdigit() and 1 <= int(percent) <= 100:
+        if text.endswith("%") and percent.isdecimal() and 1 <= int(percent) <= 100:
             import random
 
             count = max(1, round(100 / int(percent)))
@@ -95,62 +100,52 @@ def _verify(
     stream: Stream, reading: Reading | None, on_progress: Callable[[int, int], None]
 ) -> Verified:
     blobs = BlobSurvey(stream.blobs)
-    unusable: dict[Ref, tuple[Bad, list[int]]] = {}
-    given_up: set[int] = set()
-
-    def on_link(link: Link) -> None:
-        nonlocal given_up
-        given_up |= declared_numbers(link)
-        for bad in blobs.of(link) if link.number not in given_up else ():
-            unusable.setdefault(bad.ref, (bad, []))[1].append(link.number)
-
-    found = survey(stream, on_link)
-    if found.newest < 0 and not found.findings:
+    found = survey(stream, blobs)
+    if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
-    result = Verified(list(found.findings), found.links, len(blobs.live))
-    result.floor = found.floor
-    result.findings += [_blob(stream, bad, numbers) for bad, numbers in unusable.values()]
-    result.findings += _notes(stream, found, blobs, given_up)
-    if reading:
-        _read(stream, reading, sorted(blobs.live - unusable.keys()), result, on_progress)
-    result.findings = worst_first(_with_repair(stream, each) for each in result.findings)
+    result = Verified(links=found.links, blobs=len(blobs.live), floor=found.floor)
+    if reading and found.head:
+        bad = _read(stream, reading, sorted(blobs.live - found.bad.keys()), result, on_progress)
+        if bad:
+            # Once more, to tell which links they belong to.
+            known = [*bad, *(each for each, _ in found.bad.values())]
+            found = survey(stream, BlobSurvey(stream.blobs, known=known))
+    findings = (*found.findings, *found.obstacles, *_notes(stream, found, blobs))
+    result.findings = worst_first(_with_repair(stream, each) for each in findings)
     return result
 
 
-def _blob(stream: Stream, bad: Bad, numbers: list[int]) -> Finding:
-    used = ", ".join(_span(*span) for span in spans(sorted(set(numbers))))
-    place = f"{stream.uri}/{bad.ref.key}"
-    if bad.unreadable:
-        return rules.UNREADABLE.at(place, bad.what, repair=f"chmod u+r {quote(place)}")
-    return rules.BLOB_DAMAGED.at(place, f"{bad.what}; links that refer to it: {used}")
-
-
-def _span(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _notes(stream: Stream, found: Survey, blobs: BlobSurvey, given_up: set[int]) -> list[Finding]:
-    notes = []
+def _notes(stream: Stream, found: Survey, blobs: BlobSurvey) -> Iterator[Finding]:
     if found.below_floor:
         detail = f"{found.below_floor} links below the floor"
-        notes.append(rules.BELOW_FLOOR.at(f"{stream.uri}/chain", detail))
-    if given_up and found.head:
-        kept = sorted(number for number in given_up if number >= found.floor)
-        if kept:
-            told = ", ".join(_span(*span) for span in spans(kept))
-            notes.append(rules.REPAIRED.at(f"{stream.uri}/chain", f"links {told}"))
-    limit = (time.time() - _ORPHANED) * 1e9
+        yield rules.BELOW_FLOOR.at(f"{stream.uri}/chain", detail)
+    kept = [(max(first, found.floor), last) for first, last in merged(found.given_up)]
+    if told := shown(span for span in kept if span[0] <= span[1]):
+        yield rules.REPAIRED.at(f"{stream.uri}/chain", f"links {told}")
+    if has_errors((*found.findings, *found.obstacles)):
+        # What damaged links refer to is not known.
+        return
+    limit = (time.time() - GRACE) * 1e9
     live = {ref.digest for ref in blobs.live}
     try:
         lost = [blob.key for blob in stream.blobs.stored() if blob.digest not in live]
         old = [key for key in lost if (s := stream.storage.stat(key)) and s.modified_ns <= limit]
-        if old and not has_errors(found.findings):
-            notes.append(rules.ORPHANS.at(f"{stream.uri}/blobs", f"{len(old)} blobs"))
-        if left := len(list(old_temporaries(stream, limit))):
-            notes.append(rules.TEMPORARY.at(stream.uri, f"{left} files"))
-    except (StorageFailed, OSError) as e:
-        notes.append(rules.UNREADABLE.at(f"{stream.uri}/blobs", str(e)))
-    return notes
+        left = _temporaries(stream, limit)
+    except StorageFailed as e:
+        yield rules.UNREADABLE.at(e.place or f"{stream.uri}/blobs", e.message)
+        return
+    if old:
+        yield rules.ORPHANS.at(f"{stream.uri}/blobs", f"{len(old)} blobs")
+    if left:
+        yield rules.TEMPORARY.at(stream.uri, f"{left} files")
+
+
+def _temporaries(stream: Stream, limit_ns: float) -> int:
+    try:
+        return sum(1 for _ in old_temporaries(stream, limit_ns))
+    except FileNotFoundError:
+        # A writer is at work; the next check tells.
+        return 0
 
 
 def _with_repair(stream: Stream, finding: Finding) -> Finding:
@@ -167,69 +162,66 @@ def _read(
     refs: list[Ref],
     result: Verified,
     on_progress: Callable[[int, int], None],
-) -> None:
+) -> list[Bad]:
     """Read content in the order of digests, from where the last check ran out of time."""
     budgeted = reading.max_duration is not None
-    cursor, last_complete = _load_cursor(stream) if budgeted else ("", None)
-    wanted = [ref for ref in refs if reading.subset.has(ref)]
-    todo = [ref for ref in wanted if ref.digest > cursor]
+    cursor = _load_cursor(stream, reading.subset) if budgeted else Cursor(reading.subset.shown)
+    if budgeted:
+        # Before the work, so that it is not done in vain where nothing can be remembered.
+        _save_cursor(stream, cursor)
+    todo = [ref for ref in refs if reading.subset.has(ref) and ref.digest > cursor.after]
     deadline = time.monotonic() + (reading.max_duration or 0.0)
     total = sum(ref.size for ref in todo)
+    found: list[Bad] = []
     for ref in todo:
         # At least one each time, so that the smallest budget comes to an end some day.
         if budgeted and result.read_blobs and time.monotonic() >= deadline:
-            result.resume, result.last_complete = True, last_complete
-            _save_cursor(stream, cursor, last_complete)
-            return
-        try:
-            stream.blobs.check(ref, read=True)
-        except BlobDamaged as e:
-            place = f"{stream.uri}/{ref.key}"
-            detail = f"{e.message}; {_users(stream, ref)}"
-            result.findings.append(rules.BLOB_DAMAGED.at(place, detail))
+            result.resume = True
+            break
+        if bad := look_at(stream.blobs, ref, read=True):
+            found.append(bad)
         result.read_blobs += 1
         result.read_bytes += ref.size
-        cursor = ref.digest
+        cursor = replace(cursor, after=ref.digest)
         on_progress(result.read_bytes, total)
-    result.last_complete = time.time()
+    else:
+        whole = reading.subset.parts == 1
+        cursor = replace(cursor, after="", complete=time.time() if whole else cursor.complete)
+    result.last_complete = cursor.complete
     if budgeted:
-        _save_cursor(stream, "", result.last_complete)
+        _save_cursor(stream, cursor)
+    return found
 
 
-def _users(stream: Stream, ref: Ref) -> str:
-    """Which links refer to a blob; asked only when it is damaged."""
-    numbers: list[int] = []
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a check of one subset came, and when the whole content was last read to its end."""
 
-    class Users(BlobSurvey):
-        def _look(self, each: Ref) -> Bad | None:
-            return Bad(each, "") if each == ref else None
-
-    users = Users(stream.blobs)
-    survey(stream, lambda link: numbers.append(link.number) if users.of(link) else None)
-    return "links that refer to it: " + ", ".join(_span(*s) for s in spans(sorted(numbers)))
+    subset: str
+    after: str = ""
+    complete: float | None = None
 
 
-def _load_cursor(stream: Stream) -> tuple[str, float | None]:
+def _load_cursor(stream: Stream, subset: Subset) -> Cursor:
     try:
         data = stream.storage.get(CURSOR, limit=_CURSOR_FORMAT.max_frame)
         fields = codec.decode(_CURSOR_FORMAT, data, CURSOR)
     except (NotFound, Corrupt):
         # It only saves work.
-        return "", None
+        return Cursor(subset.shown)
     match fields:
-        case {"after": str(after), "complete": None | float() as complete}:
-            return after, complete
-    return "", None
+        case {"subset": str(of), "after": str(after), "complete": None | float() as complete}:
+            return Cursor(subset.shown, after if of == subset.shown else "", complete)
+    return Cursor(subset.shown)
 
 
-def _save_cursor(stream: Stream, after: str, complete: float | None) -> None:
+def _save_cursor(stream: Stream, cursor: Cursor) -> None:
     root = stream.storage.local_path()
     if root is None:
         return
-    data = codec.encode(_CURSOR_FORMAT, {"after": after, "complete": complete})
     try:
         # Also from a read-only look: it is no part of the stream.
-        LocalStorage(root).replace(CURSOR, data)
+        LocalStorage(root).replace(CURSOR, codec.encode(_CURSOR_FORMAT, asdict(cursor)))
     except SluicegateError as e:
         raise StorageFailed(
             f"how far the check came cannot be remembered: {e.message}",

@@ -41,13 +41,13 @@ class BlobStateBackend:
     def write_partial(self, shard: int, epoch: int, version: int, data: bytes) -> Ref:
         check_version(version, self.version)
         ref = Ref(digest_of(data), len(data))
-        if _is_sealed(self._sealed.partials(epoch), shard, epoch, ref):
-            return ref
+        sealed = _is_sealed(self._sealed.partials(epoch), shard, epoch, ref)
         self._attempt.say(shard, epoch, ref)
-        return self._blobs.put(data)
+        return ref if sealed else self._blobs.put(data)
 
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
         check_version(version, self.version)
+        _is_sealed(self._sealed.partials(epoch), shard, epoch, None)
         self._attempt.say(shard, epoch, None)
 
     def read_partial(self, shard: int, epoch: int) -> bytes | None:
@@ -90,13 +90,14 @@ class MemoryStateBackend:
     def write_partial(self, shard: int, epoch: int, version: int, data: bytes) -> Ref:
         check_version(version, self._version)
         ref = Ref(digest_of(data), len(data))
-        if not _is_sealed(self._partials(epoch), shard, epoch, ref):
-            self._attempt.say(shard, epoch, ref)
-            self._data[ref.digest] = data
+        _is_sealed(self._partials(epoch), shard, epoch, ref)
+        self._attempt.say(shard, epoch, ref)
+        self._data[ref.digest] = data
         return ref
 
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
         check_version(version, self._version)
+        _is_sealed(self._partials(epoch), shard, epoch, None)
         self._attempt.say(shard, epoch, None)
 
     def read_partial(self, shard: int, epoch: int) -> bytes | None:
@@ -169,8 +170,8 @@ def complete(
     return changed
 
 
-def _is_sealed(sealed: Mapping[int, Ref] | None, shard: int, epoch: int, ref: Ref) -> bool:
-    """Whether this very partial is sealed already; a different one is a conflict."""
+def _is_sealed(sealed: Mapping[int, Ref] | None, shard: int, epoch: int, ref: Ref | None) -> bool:
+    """Whether this very partial, or none, is sealed already; a different one is a conflict."""
     if sealed is None:
         return False
     if sealed.get(shard) != ref:

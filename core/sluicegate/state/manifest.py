@@ -15,7 +15,7 @@ from sluicegate.errors import Corrupt
 from sluicegate.state import partial
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from sluicegate.state.partial import Table
 
 FORMAT = codec.Format("state", 1, 256 * 1024 * 1024)
 MAX_PARTIALS = 8
@@ -89,13 +89,13 @@ def merge(blobs: Blobs, refs: Iterable[Ref], *, whole: bool) -> Ref:
     )
 
 
-def contents(blobs: Blobs, refs: Iterable[Ref]) -> pa.Table | None:
+def contents(blobs: Blobs, refs: Iterable[Ref]) -> Table | None:
     """The state that partials give; None if there are none."""
     tables = [_table(blobs, ref) for ref in refs]
     return partial.merge(tables, whole=True) if tables else None
 
 
-def _table(blobs: Blobs, ref: Ref) -> pa.Table:
+def _table(blobs: Blobs, ref: Ref) -> Table:
     try:
         return partial.decode(blobs.get(ref), ref.key)
     except partial.PartialInvalid as e:

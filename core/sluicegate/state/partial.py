@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sluicegate.errors import Corrupt, UsageError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from pyarrow import Table
 
 KEY, REPLACES, PRESENT = "key", "replaces", "present"
 _OWN = (KEY, REPLACES, PRESENT)
@@ -43,7 +43,7 @@ def table(
     *,
     replaces: Sequence[bool] | None = None,
     present: Sequence[bool] | None = None,
-) -> pa.Table:
+) -> Table:
     """A partial from columns; without more said, every key is present and adds to what is there."""
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def table(
     return made
 
 
-def encode(partial: pa.Table) -> bytes:
+def encode(partial: Table) -> bytes:
     """The bytes of a partial; equal tables give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -70,7 +70,7 @@ def encode(partial: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode(data: bytes, place: str) -> pa.Table:
+def decode(data: bytes, place: str) -> Table:
     """The partial in a blob, or `PartialInvalid`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -86,7 +86,7 @@ def decode(data: bytes, place: str) -> pa.Table:
     return read
 
 
-def merge(partials: Sequence[pa.Table], *, whole: bool = False) -> pa.Table:
+def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
     """The partial that does what these do one after the other; `whole`: nothing came before."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -116,7 +116,7 @@ def merge(partials: Sequence[pa.Table], *, whole: bool = False) -> pa.Table:
     return merged.sort_by(KEY)
 
 
-def _since_replaced(rows: pa.Table) -> pa.Table:
+def _since_replaced(rows: Table) -> Table:
     """Without the rows that a later one of the same key replaces."""
     import pyarrow.compute as pc
 
@@ -131,7 +131,7 @@ def _since_replaced(rows: pa.Table) -> pa.Table:
     return joined.filter(kept).drop_columns([_START]).sort_by(_ORDER)
 
 
-def _rules(partial: pa.Table) -> dict[str, Merge]:
+def _rules(partial: Table) -> dict[str, Merge]:
     rules = {}
     for each in partial.schema:
         if each.name in _OWN:
@@ -143,7 +143,7 @@ def _rules(partial: pa.Table) -> dict[str, Merge]:
     return rules
 
 
-def _with_merge(partial: pa.Table, name: str, rule: Merge) -> pa.Table:
+def _with_merge(partial: Table, name: str, rule: Merge) -> Table:
     index = partial.schema.get_field_index(name)
     marked = partial.schema.field(name).with_metadata({_MERGE: rule.value.encode()})
     return partial.cast(partial.schema.set(index, marked))
