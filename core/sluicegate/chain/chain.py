@@ -7,7 +7,8 @@ it, and the others look at what came first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 
@@ -15,7 +16,7 @@ from sluicegate.chain import hint as hints
 from sluicegate.chain.errors import ChainDamaged, ChainShort, HeadDamaged, LinkDamaged
 from sluicegate.chain.hint import HEAD, Hint
 from sluicegate.chain.link import Kind, Link, decode, digest_of, encode, key_of
-from sluicegate.errors import NotFound
+from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.storage import Storage
 
 # The home is told of every change, but not of every epoch: it would cost each seal two fsyncs.
@@ -35,33 +36,42 @@ class Chain:
         """The newest link; `NotFound` if there is no chain, `ChainDamaged` if it is not whole."""
         while True:
             hint = hints.read_hint(self.storage, HEAD)
-            if hint is None:
-                return self._head_without_hint()
-            link = self._read_if_there(hint.number)
+            link = self._read_if_there(hint.number) if hint else self._genesis_alone()
             if link is None:
                 if hints.read_hint(self.storage, HEAD) != hint:
-                    # Pruned while we looked: there is a newer hint now.
+                    # Begun or pruned while we looked: there is a newer hint now.
                     continue
-                raise self._short(hint)
-            if link.digest != hint.digest or link.stream_id != hint.stream_id:
+                if hint is None and self.numbers() == [0]:
+                    continue
+                raise self._short(hint) if hint else self._headless()
+            if hint and (link.digest != hint.digest or link.stream_id != hint.stream_id):
                 raise self._damaged(hint.number, "it is not the link that HEAD names")
             return self._newest_from(link)
 
     def open_head(self) -> Link:
         """The head to build on: durable, and no older than what the home remembers."""
-        head = self.head()
-        # Its writer may have died before its last fsync.
-        self.storage.sync(key_of(head.number))
-        if hints.read_hint(self.storage, HEAD) is None:
-            hints.write_hint(self.storage, HEAD, Hint.of(head))
-        self.check_home(head)
-        return head
+        while True:
+            head = self.head()
+            try:
+                # Its writer may have died before its last fsync.
+                self.storage.sync(key_of(head.number))
+            except NotFound:
+                # Pruned since, so there is a newer one.
+                continue
+            if hints.read_hint(self.storage, HEAD) is None:
+                # Never over one that is there: others may be far ahead by now.
+                hints.write_hint(self.storage, HEAD, Hint.of(head), first=True)
+            self.check_home(head)
+            return head
 
     def check_home(self, head: Link) -> None:
         """Refuse a chain that is older than, or another than, the one that the home remembers."""
         known = self.remembered()
         if known is None:
             return
+        if known.number > head.number:
+            # Perhaps others only went on since the head was read.
+            head = self.head()
         if known.stream_id != head.stream_id:
             raise ChainDamaged(
                 f"{self.storage.uri} holds another stream than the one that the home remembers "
@@ -110,6 +120,20 @@ class Chain:
             yield link
             child = link
 
+    def first(self, oldest: int, newest: int, wanted: Callable[[Link], bool]) -> int:
+        """The lowest number from which on links are as wanted, which they stay, by bisection.
+
+        What cannot be read tells nothing: of damaged links at the edge it gives the lowest.
+        """
+        while oldest < newest:
+            middle = (oldest + newest) // 2
+            found = next(self._sound(middle, newest - 1), None)
+            if found is None or wanted(found):
+                newest = middle
+            else:
+                oldest = found.number + 1
+        return oldest
+
     def append(self, link: Link) -> Link | None:
         """Make this the next link, durably; None if somebody else's came first."""
         data = encode(link)
@@ -131,6 +155,14 @@ class Chain:
         if known is None or known.number < link.number:
             hints.write_hint(self._home, hints.home_key(self._stream), Hint.of(link))
 
+    def settle(self, head: Link) -> None:
+        """Let HEAD name the head, for somebody who keeps all others from appending.
+
+        A writer that was killed may have left it behind, at a link that is about to be removed.
+        """
+        if hints.read_hint(self.storage, HEAD) != Hint.of(head):
+            hints.write_hint(self.storage, HEAD, Hint.of(head))
+
     def _hint_at(self, link: Link) -> None:
         """Write HEAD; never leave it behind a later link whose writer hinted before us."""
         while True:
@@ -148,26 +180,26 @@ class Chain:
             link = later
         return link
 
-    def _head_without_hint(self) -> Link:
+    def _genesis_alone(self) -> Link | None:
         """A genesis whose writer died before the hint is a chain of one; all else is damage."""
-        first = self._read_if_there(0)
-        if first and self._read_if_there(1) is None and not self.numbers()[1:]:
-            return first
+        return self._read_if_there(0) if self.numbers() == [0] else None
+
+    def _headless(self) -> SluicegateError:
         if self.numbers():
-            raise HeadDamaged(
+            return HeadDamaged(
                 f"{self.storage.uri}/{HEAD} is missing, so the newest link is not known for sure",
                 hint=self._look(),
                 place=f"{self.storage.uri}/{HEAD}",
             )
         if self.remembered():
-            raise ChainShort(
+            return ChainShort(
                 f"{self.storage.uri} has no chain, but the home remembers one: the directory was "
                 "lost, emptied, or is not mounted",
                 hint="bring the directory back from where it was, or from a backup; if the stream "
                 f"is given up for good, remove {self._home_place()}",
                 place=self.storage.uri,
             )
-        raise NotFound(f"there is no chain in {self.storage.uri}", place=self.storage.uri)
+        return NotFound(f"there is no chain in {self.storage.uri}", place=self.storage.uri)
 
     def numbers(self) -> list[int]:
         """The numbers that have a file, by listing; for checks and repairs only."""
@@ -177,6 +209,11 @@ class Chain:
             return []
         stems = [e.name.removesuffix(".link") for e in entries if e.name.endswith(".link")]
         return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())
+
+    def _sound(self, first: int, last: int) -> Iterator[Link]:
+        for number in range(first, last + 1):
+            with suppress(LinkDamaged):
+                yield self.read(number)
 
     def _read_if_there(self, number: int) -> Link | None:
         key = key_of(number)

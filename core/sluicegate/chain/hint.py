@@ -3,12 +3,16 @@
 `HEAD` in the stream is where readers begin to probe. The home keeps a second hint beside the
 stream (`heads/NAME.head`), which survives when the stream's directory is lost, not mounted, or
 replaced by an old backup: a chain that is shorter than what a hint remembers is never taken for
-the whole one.
+the whole one. A hint also holds what a repair has to know of a link that is lost: the numbers that
+never go back, and how many events it included.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from sluicegate import codec
 from sluicegate.chain.errors import HeadDamaged
@@ -18,6 +22,9 @@ from sluicegate.storage import Storage
 
 HEAD = "HEAD"
 FORMAT = codec.Format("head", 1, 4096)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# No chain gets so far, and the next number must still be one.
+_COUNTS = range(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +34,17 @@ class Hint:
     stream_id: str
     number: int
     generation: int
+    version: int
+    epoch: int
+    sequence: int
     floor: int
+    created_at: float
     digest: str
 
     @classmethod
     def of(cls, link: Link) -> Hint:
         """The hint that names a link."""
-        return cls(link.stream_id, link.number, link.generation, link.floor, link.digest)
+        return cls(**{each.name: getattr(link, each.name) for each in fields(cls)})
 
 
 def home_key(stream: str) -> str:
@@ -46,30 +57,35 @@ def read_hint(storage: Storage, key: str) -> Hint | None:
     place = f"{storage.uri}/{key}"
     try:
         data = storage.get(key, limit=FORMAT.max_frame)
-        fields = codec.decode(FORMAT, data, place)
+        return _hint(codec.decode(FORMAT, data, place))
     except NotFound:
         return None
     except Corrupt as e:
         raise HeadDamaged(e.message, place=place) from e
-    match fields:
-        case {
-            "stream_id": str(stream_id),
-            "number": int(number),
-            "generation": int(generation),
-            "floor": int(floor),
-            "digest": str(digest),
-        } if number >= floor >= 0 and generation >= 0:
-            return Hint(stream_id, number, generation, floor, digest)
-    raise HeadDamaged(f"{place}: its fields are not those of a hint", place=place)
+    except (TypeError, ValueError) as e:
+        raise HeadDamaged(f"{place}: its fields are not those of a hint: {e}", place=place) from e
 
 
-def write_hint(storage: Storage, key: str, hint: Hint) -> None:
-    """Put a hint durably in the place of the one before."""
-    fields = {
-        "stream_id": hint.stream_id,
-        "number": hint.number,
-        "generation": hint.generation,
-        "floor": hint.floor,
-        "digest": hint.digest,
-    }
-    storage.replace(key, codec.encode(FORMAT, fields))
+def write_hint(storage: Storage, key: str, hint: Hint, *, first: bool = False) -> None:
+    """Put a hint durably in the place of the one before; with `first`, only if there is none."""
+    data = codec.encode(FORMAT, asdict(hint))
+    if first:
+        storage.put_if_absent(key, data)
+    else:
+        storage.replace(key, data)
+
+
+def _hint(found: Any) -> Hint:
+    if not isinstance(found, dict):
+        raise TypeError("not a map")
+    hint = Hint(**found)
+    counts = (hint.number, hint.generation, hint.version, hint.epoch, hint.sequence, hint.floor)
+    if any(type(each) is not int or each not in _COUNTS for each in counts):
+        raise ValueError("a count is out of range")
+    if hint.floor > hint.number:
+        raise ValueError("its floor is above its number")
+    if type(hint.created_at) is not float or not math.isfinite(hint.created_at):
+        raise ValueError("created_at")
+    if not isinstance(hint.stream_id, str) or not _DIGEST.fullmatch(hint.digest):
+        raise ValueError("not the identity of a link")
+    return hint

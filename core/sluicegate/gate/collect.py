@@ -42,15 +42,8 @@ class Retention:
         if self.seconds <= 0:
             return floor
         since = (time.time() if now is None else now) - self.seconds
-        low, high = head.floor, floor
         # Creation times never go back along a chain.
-        while low < high:
-            middle = (low + high) // 2
-            if stream.chain.read(middle).created_at < since:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return stream.chain.first(head.floor, floor, lambda link: link.created_at >= since)
 
 
 @dataclass(frozen=True, slots=True)

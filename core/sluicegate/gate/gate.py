@@ -128,7 +128,8 @@ class Gate:
             stack.enter_context(self.stream.run_lock(run).hold(timeout=0))
             head = self.head()
             check_pins(head, pins)
-            if not force:
+            # One that had our own name is gone: we hold its lock.
+            if not force and head.writer != run:
                 self.refuse_living(head)
             draft = _Claim(ClaimDraft(run, Signature(app=app)), self, force=force)
             link = self.append(draft, head)
@@ -227,7 +228,7 @@ class _Claim:
         self._force = force
 
     def on(self, head: Link, since: Any, blobs: Any) -> Link | None:
-        if since and not self._force:
+        if since and not self._force and head.writer != self._draft.run:
             self._gate.refuse_living(head)
         return self._draft.on(head, since, blobs)
 

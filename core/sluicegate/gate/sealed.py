@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sluicegate.blobs import Ref
+from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
 from sluicegate.gate.collect import prune
 from sluicegate.gate.gate import Gate
@@ -52,14 +53,11 @@ class SealedEpochs:
         head = chain.head()
         if head.epoch < epoch:
             return None
-        low, high = head.floor, head.number
-        while low < high:
-            middle = (low + high) // 2
-            if chain.read(middle).epoch < epoch:
-                low = middle + 1
-            else:
-                high = middle
-        return chain.read(low)
+        number = chain.first(head.floor, head.number, lambda link: link.epoch >= epoch)
+        try:
+            return chain.read(number)
+        except LinkDamaged:
+            return None
 
 
 def state_backend(gate: Gate) -> BlobStateBackend:
