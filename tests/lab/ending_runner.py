@@ -3,13 +3,13 @@
     python ending_runner.py JOBS RESULTS
 
 JOBS is a JSON list of jobs: `recipe` (the fields of a Recipe), `place` (a directory that holds, or
-gets, `checkpoint`, `in` and `out`), `files` (how many input files there are to be), `closed`
-(whether one more follows that is far ahead in event time) and `per_batch` (how many files a batch
-reads). Each job writes the files that are not there yet, runs the query from its checkpoint, if
-any, until all is read, and reads what the sink holds. RESULTS gets one JSON line for each job, in
-any order: `job` (its number), `rows` (sorted), `batches` (ids in the order they were run), and
-`error` (null, or all that Spark says). A job that fails does not stop the others. Imports pyspark
-and its siblings only.
+gets, `in` and `out`), `checkpoint` (a directory), `files` (how many input files there are to be),
+`closed` (whether one more follows that is far ahead in event time) and `per_batch` (how many files
+a batch reads). Each job writes the files that are not there yet, runs the query from its
+checkpoint, if any, until all is read, and reads what the sink holds. RESULTS gets one JSON line for
+each job, in any order: `job` (its number), `rows` (sorted), `batches` (ids in the order they were
+run), and `error` (null, or all that Spark says). A job that fails does not stop the others. Imports
+pyspark and its siblings only.
 
 What comes out does not depend on how files fall into batches: no row is late, and what is left of
 rows that are duplicates is the same for each of them.
@@ -136,11 +136,19 @@ def _join(sources: list[DataFrame]) -> DataFrame:
     return left.join(right, sf.expr(f"left_id = right_id AND {near}"))
 
 
+def _tws(sources: list[DataFrame]) -> DataFrame:
+    marked = sources[0].withWatermark("ts", "15 seconds")
+    return marked.groupBy("key").transformWithStateInPandas(
+        plans.counting_processor(), "key string, id long, seen long", "append", "eventTime"
+    )
+
+
 _QUERIES: dict[str, Callable[[list[DataFrame]], DataFrame]] = {
     "stateless": _stateless,
     "aggregation": _aggregation,
     "dedup": _dedup,
     "join": _join,
+    "tws": _tws,
 }
 
 
@@ -149,11 +157,10 @@ def as_json(frame: DataFrame) -> list[str]:
     return [row[0] for row in frame.select(sf.to_json(sf.struct("*"))).collect()]
 
 
-def writer(recipe: Recipe, frame: DataFrame, place: Path) -> DataStreamWriter:
+def writer(recipe: Recipe, frame: DataFrame, checkpoint: str, directory: Path) -> DataStreamWriter:
     """Return the query's writer; with foreachBatch, the sink knows which batches it has."""
-    out = frame.writeStream.option("checkpointLocation", str(place / "checkpoint"))
+    out = frame.writeStream.option("checkpointLocation", checkpoint)
     out = out.outputMode(plans.output_mode(recipe))
-    directory = place / "out"
     if recipe.sink != "foreachBatch":
         return out.format(recipe.sink).option("path", str(directory))
 
@@ -232,7 +239,8 @@ def work(spark: SparkSession, number: int, job: dict[str, Any]) -> dict[str, Any
         for side, kind in enumerate(recipe.source.split("+"))
     ]
     frame = _QUERIES[recipe.query](sources)
-    query, error = run(recipe, writer(recipe, frame, place))
+    out = writer(recipe, frame, job["checkpoint"], place / "out")
+    query, error = run(recipe, out)
     events = query._jsq.recentProgress() if query else []
     rows: list[str] = []
     try:

@@ -19,7 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from sluicegate.locks import FileLock
@@ -56,6 +56,17 @@ CASES = (
     Recipe("dedup-hdfs", "file", "dedup", "hdfs", "parquet"),
     Recipe("dedup-changelog", "file", "dedup", "rocksdb-changelog", "parquet"),
     Recipe("join-hdfs", "file+file", "join", "hdfs", "parquet"),
+    # These two write absolute paths into the state's metadata.
+    Recipe(
+        "join-v3",
+        "file+file",
+        "join",
+        "rocksdb-changelog",
+        "foreachBatch",
+        min_spark=V4_1,
+        confs=(("spark.sql.streaming.join.stateFormatVersion", "3"),),
+    ),
+    Recipe("tws-rocksdb", "file", "tws", "rocksdb", "foreachBatch", min_spark=V4_0),
 )
 
 _HERE = Path(__file__).parent
@@ -81,6 +92,7 @@ class Job:
     files: int
     closed: bool = False
     per_batch: int = 1
+    checkpoint: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +105,36 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A directory and a digest of every byte in it."""
+
+    root: Path
+    digest: str
+
+    @classmethod
+    def of(cls, root: Path) -> Kept:
+        """The directory as it is now."""
+        return cls(root, _tree_digest(root))
+
+    @property
+    def is_as_it_was(self) -> bool:
+        """Whether nothing in it has changed."""
+        return _tree_digest(self.root) == self.digest
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
-    """A place where a case's query has stopped, about to be started again."""
+    """A place where a case's query has stopped, about to be started again.
+
+    `checkpoint` is where its checkpoint is, if not in the place; `before` are rows that the query
+    has written elsewhere; `untouched` is a directory that nobody may change, as it was.
+    """
 
     case: str
     place: Path
+    checkpoint: Path | None = None
+    before: Rows = ()
+    untouched: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +144,13 @@ class Outcome:
     first: Result
     second: Result
     expected: Rows
+    before: Rows = ()
+    untouched: bool = True
+
+    @property
+    def rows(self) -> Rows:
+        """All that the query has written in the end, sorted."""
+        return tuple(sorted((*self.before, *self.second.rows)))
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -116,17 +160,17 @@ class Outcome:
     @property
     def missing(self) -> Counter[str]:
         """The rows that were lost, and how often."""
-        return Counter(self.expected) - Counter(self.second.rows)
+        return Counter(self.expected) - Counter(self.rows)
 
     @property
     def extra(self) -> Counter[str]:
         """The rows that are there too often, and how often too often."""
-        return Counter(self.second.rows) - Counter(self.expected)
+        return Counter(self.rows) - Counter(self.expected)
 
     @property
     def right(self) -> bool:
         """Whether both restarts went through and left the output of the uninterrupted run."""
-        return not self.errors and self.second.rows == self.expected
+        return not self.errors and self.untouched and self.rows == self.expected
 
 
 def cases(version: str) -> tuple[str, ...]:
@@ -211,11 +255,18 @@ def resume(version: str, jobs: Sequence[Job], root: Path = ROOT) -> list[Result]
 def play_out(version: str, endings: Sequence[Ending], root: Path = ROOT) -> list[Outcome]:
     """Restart all queries twice, with more input each time, and return how each came out."""
     rows = {e.case: expected(version, e.case, SECOND_RESTART, root=root) for e in endings}
-    first = resume(version, [Job(e.case, e.place, FIRST_RESTART) for e in endings], root)
-    last = [Job(e.case, e.place, SECOND_RESTART, closed=True) for e in endings]
+    starts = [Job(e.case, e.place, FIRST_RESTART, checkpoint=e.checkpoint) for e in endings]
+    first = resume(version, starts, root)
+    last = [replace(job, files=SECOND_RESTART, closed=True) for job in starts]
     second = resume(version, last, root)
     return [
-        Outcome(before, after, rows[ending.case])
+        Outcome(
+            before,
+            after,
+            rows[ending.case],
+            ending.before,
+            ending.untouched is None or ending.untouched.is_as_it_was,
+        )
         for ending, before, after in zip(endings, first, second, strict=True)
     ]
 
@@ -225,6 +276,7 @@ def _described(job: Job) -> dict[str, object]:
     return {
         "recipe": asdict(_RECIPES[job.case]),
         "place": str(job.place.resolve()),
+        "checkpoint": str((job.checkpoint or job.place / "checkpoint").resolve()),
         "files": job.files,
         "closed": job.closed,
         "per_batch": job.per_batch,
@@ -278,6 +330,15 @@ def _hadoop_crc(data: bytes) -> bytes:
     pieces = (data[i : i + _HADOOP_CRC_BYTES] for i in range(0, len(data), _HADOOP_CRC_BYTES))
     sums = [struct.pack(">I", zlib.crc32(piece)) for piece in pieces]
     return struct.pack(">4si", b"crc\0", _HADOOP_CRC_BYTES) + b"".join(sums)
+
+
+def _tree_digest(root: Path) -> str:
+    hashed = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        hashed.update(f"{path.relative_to(root)}\0{path.lstat().st_mtime_ns}\0".encode())
+        if path.is_file():
+            hashed.update(path.read_bytes())
+    return hashed.hexdigest()
 
 
 def _lock(version: str, root: Path) -> AbstractContextManager[object]:

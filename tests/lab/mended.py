@@ -7,14 +7,17 @@ nobody interrupted, or differ by exactly what the plan said.
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sluicegate.journal import Approval
 from sluicegate.reset import ResetSpec, Scenario
 from sluicegate.spark.change import operation
 from sluicegate.spark.change.edits import Place
+from sluicegate.spark.change.fresh import parse_offset, relocate, seed
 from sluicegate.spark.change.journal import CheckpointJournal
 from sluicegate.spark.change.reset import wanted_offsets
 from sluicegate.spark.change.rollback import candidates
@@ -23,7 +26,7 @@ from sluicegate.spark.offset_log import read_offsets
 from sluicegate.spark.verify.data import ChainReader
 from sluicegate.storage import Storage, open_storage
 from sluicegate.who import myself
-from tests.lab.endings import CASES, Outcome
+from tests.lab.endings import CASES, Ending, Kept, Outcome
 from tests.spark.damage import DAMAGES, Damage, Made
 
 ME = Approval(myself(), "lab")
@@ -48,11 +51,14 @@ class Untried(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """One scenario: the case it is tried on, what is done, and how it must come out."""
+    """One scenario: the case it is tried on, what is done, and how it must come out.
+
+    What is done may lead to another place than the one it began in.
+    """
 
     name: str
     case: str
-    do: Callable[[Made], None]
+    do: Callable[[Made], Ending | None]
     comes_out: str = RIGHT
 
     def holds(self, outcome: Outcome) -> bool:
@@ -60,7 +66,8 @@ class Mended:
         if self.comes_out == REFUSES:
             return len(outcome.errors) == 2 and all("sluicegate: op-1" in e for e in outcome.errors)
         if self.comes_out == REREAD:
-            return not outcome.errors and not outcome.missing and bool(outcome.extra)
+            unharmed = outcome.untouched and not outcome.missing
+            return not outcome.errors and unharmed and bool(outcome.extra)
         return outcome.right
 
 
@@ -125,6 +132,67 @@ def reset_in_time(made: Made) -> None:
     journal.apply(journal.plan(work), ME)
 
 
+def move(made: Made) -> Ending:
+    """The checkpoint to another place, with blanks and letters beyond ASCII in its path."""
+    target = made.root.parent / "neuer Ort, ü" / "check point"
+    kept = Kept.of(made.checkpoint)
+    relocate(open_storage(str(made.checkpoint), read_only=True), str(target), {})
+    return Ending("", made.root, target, untouched=kept)
+
+
+def move_with_input(made: Made) -> Ending:
+    """The checkpoint and its input; what the sink has goes along by a mere copy."""
+    place = made.root.parent / "100% elsewhere é"
+    kept = Kept.of(made.root)
+    for name in ("in", "out"):
+        shutil.copytree(made.root / name, place / name)
+    moves = {str(made.root / "in"): str(place / "in")}
+    source = open_storage(str(made.checkpoint), read_only=True)
+    relocate(source, str(place / "checkpoint"), moves)
+    return Ending("", place, untouched=kept)
+
+
+def roll_back_into(made: Made) -> Ending:
+    """A copy, three batches back."""
+    last = look_at(open_storage(str(made.checkpoint))).last_batch
+    assert last is not None
+    ending = _change_copy(made, {"operation": "rollback", "to": last - 3})
+    _let_forget(made, last - 3)
+    return ending
+
+
+def reset_into(made: Made) -> Ending:
+    """A copy, three entries of the source's log back."""
+    spec = ResetSpec(Scenario.SHIFT, number=-3)
+    storage = open_storage(str(made.checkpoint), read_only=True)
+    return _change_copy(made, {"operation": "reset", "to": wanted_offsets(storage, spec)})
+
+
+def _change_copy(made: Made, work: dict[str, object]) -> Ending:
+    target = made.root.parent / "a copy"
+    kept = Kept.of(made.checkpoint)
+    storage = open_storage(str(made.checkpoint), read_only=True)
+    journal = CheckpointJournal(storage, writer_gone=True)
+    journal.apply_into(journal.plan_into(work, str(target)), ME)
+    return Ending("", made.root, target, untouched=kept)
+
+
+def seed_anew(made: Made) -> Ending:
+    """A fresh checkpoint where the query stopped, and a new output."""
+    place = made.root.parent / "seeded"
+    kept = Kept.of(made.root)
+    storage = open_storage(str(made.checkpoint), read_only=True)
+    last = look_at(storage).last_batch
+    assert last is not None
+    text = read_offsets(storage, last).offsets[0].text
+    assert text
+    assert made.sink
+    seed(str(place / "checkpoint"), parse_offset(text), "6333c2b4-3922-44db-8ea9-726a16064721")
+    written = [json.loads(path.read_text()) for path in sorted(made.sink.glob("batch=*.json"))]
+    rows = tuple(row for rows in written for row in rows)
+    return Ending("", place, before=rows, untouched=kept)
+
+
 def interrupt(made: Made) -> None:
     """A rollback that was killed right before its end."""
     storage, journal = opened(made)
@@ -173,6 +241,15 @@ def _scenarios() -> list[Mended]:
     stateless = ("stateless-parquet", "stateless-compact3", "stateless-once")
     found += [Mended("reset", case, reset, REREAD) for case in stateless]
     found.append(Mended("reset to a time", "stateless-python", reset_in_time, REREAD))
+    once = [recipe.name for recipe in CASES if recipe.sink == "foreachBatch"]
+    with_files = [case for case in once if case != "stateless-python"]
+    found += [Mended("relocate", case, move) for case in names]
+    found += [Mended("relocate, with its input", case, move_with_input) for case in with_files]
+    found += [Mended("rollback --into", case, roll_back_into) for case in once]
+    found += [
+        Mended("reset --into", "stateless-once", reset_into, REREAD),
+        Mended("seed", "stateless-python", seed_anew),
+    ]
     found += [
         Mended("interrupted", case, interrupt, REFUSES)
         for case in ("stateless-parquet", "agg-hdfs")
@@ -188,6 +265,7 @@ def _scenarios() -> list[Mended]:
 SCENARIOS = _scenarios()
 
 
-def prepared(scenario: Mended, place: Path) -> None:
-    """Do what the scenario does to a copy of its query."""
-    scenario.do(Made(place))
+def prepared(scenario: Mended, place: Path) -> Ending:
+    """Do what the scenario does to a copy of its query, and return where it goes on."""
+    ending = scenario.do(Made(place)) or Ending("", place)
+    return replace(ending, case=scenario.case)

@@ -19,12 +19,12 @@ PAGE = ROOT / "docs" / "endings.md"
 KEPT = ROOT / "build" / "lab" / "endings-results.json"
 HEAD = """# Mended queries
 
-Real queries of each version of Spark are stopped, damaged and repaired, rolled back or reset, and
-then started again twice, each time in a new JVM and with more input: what a bad repair leaves in
-the state may be loaded by the second start only. The output is compared with that of a run that
-nobody interrupted. A cell tells on how many queries it was tried and came out as it must; `-` means
-that this version has no such query, or that nothing can be done about the damage but to restore a
-backup. `make lab` makes this page.
+Real queries of each version of Spark are stopped, damaged and repaired, rolled back, reset, moved
+or seeded anew, and then started again twice, each time in a new JVM and with more input: what a bad
+repair leaves in the state may be loaded by the second start only. The output is compared with that
+of a run that nobody interrupted. A cell tells on how many queries it was tried and came out as it
+must; `-` means that this version has no such query, or that nothing can be done about the damage
+but to restore a backup. `make lab` makes this page.
 
 """
 
@@ -54,17 +54,17 @@ def _try_all(version: str, wrong: list[str]) -> dict[str, list[int]]:
                 continue
             place = copy_place(lab / scenario.case, Path(scratch) / str(number) / scenario.case)
             try:
-                prepared(scenario, place)
+                tried.append((scenario, prepared(scenario, place)))
             except (Untried, Inapplicable):
                 continue
-            tried.append((scenario, Ending(scenario.case, place)))
         outcomes = play_out(version, [ending for _, ending in tried])
     for (scenario, _), outcome in zip(tried, outcomes, strict=True):
         count = counts.setdefault(f"{scenario.name} | {scenario.comes_out}", [0, 0])
         count[0] += scenario.holds(outcome)
         count[1] += 1
         if not scenario.holds(outcome):
-            wrong.append(f"{version}: {scenario.name}, {scenario.case}: {outcome.errors}")
+            told = f"{len(outcome.missing)} missing, {len(outcome.extra)} extra, {outcome.errors}"
+            wrong.append(f"{version}: {scenario.name}, {scenario.case}: {told}")
     return counts
 
 

@@ -169,6 +169,39 @@ def _processor() -> StatefulProcessor:
     return Totals()
 
 
+def counting_processor() -> StatefulProcessor:
+    """Return a processor that tells of each id how often its key has seen it before and now."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    pandas = importlib.import_module("pandas")
+
+    class Seen(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.seen = handle.getMapState("seen", "id long", "times long")
+
+        def handleInputRows(  # noqa: N802
+            self,
+            key: Any,
+            rows: Iterator[Any],
+            timerValues: Any,  # noqa: N803
+        ) -> Iterator[Any]:
+            told = []
+            for each in rows:
+                for identity in map(int, each["id"]):
+                    before = self.seen.getValue((identity,)) if self._knows(identity) else (0,)
+                    self.seen.updateValue((identity,), (before[0] + 1,))
+                    told.append((key[0], identity, before[0] + 1))
+            yield pandas.DataFrame(told, columns=["key", "id", "seen"])
+
+        def _knows(self, identity: int) -> bool:
+            return bool(self.seen.containsKey((identity,)))
+
+        def close(self) -> None:
+            pass
+
+    return Seen()
+
+
 def _stateless(sources: list[DataFrame]) -> DataFrame:
     united = sources[0]
     for other in sources[1:]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.spark.change import journal
+from sluicegate.spark.writer import Evidence
 from tests.lab.environments import cached
 
 
@@ -15,3 +17,9 @@ from tests.lab.environments import cached
 def lab() -> Path:
     """The directory of checkpoints made by the installed Spark, or by the one in $SG_LAB_SPARK."""
     return cached(os.environ.get("SG_LAB_SPARK") or metadata.version("pyspark"))
+
+
+@pytest.fixture
+def no_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for living jobs: that takes seconds while other tests run Spark."""
+    monkeypatch.setattr(journal, "refuse_living", lambda *_args, **_options: Evidence(()))

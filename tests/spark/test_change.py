@@ -30,6 +30,8 @@ from sluicegate.who import myself
 from tests.lab.recipes import RECIPES
 from tests.spark.damage import DAMAGES, Damage, Inapplicable, Made
 
+pytestmark = pytest.mark.usefixtures("no_writers")
+
 ME = Approval(myself(), "a test")
 CASES = [(damage, recipe) for damage in DAMAGES for recipe in damage.recipes]
 Tree = dict[str, bytes]

@@ -204,9 +204,43 @@ def test_seed_and_relocate(sg: Sg, orders: Path, tmp_path: Path) -> None:
     assert tree(tmp_path / "there").keys() == kept, "checksums of rewritten files do not go along"
 
 
+def test_seed_of_a_source_that_is_not_kafka(sg: Sg, tmp_path: Path) -> None:
+    words = ("checkpoint", "seed", "new", "--source-offset", '{"next": 42}')
+    result = sg(*words, "--yes")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "new/offsets/0").read_text().endswith('\n{"next":42}')
+    assert sg("checkpoint", "verify", "./new").returncode == 0
+
+
+def test_a_copy_that_was_interrupted_is_told(sg: Sg, orders: Path, tmp_path: Path) -> None:
+    assert sg("checkpoint", "relocate", "orders", "there", "--yes").returncode == 0
+    text = "sluicegate: this checkpoint is not complete; remove it and make it again: rm -r x; y"
+    (tmp_path / "there/offsets/14").write_text(text)
+    age(tmp_path / "there")
+    found = json.loads(sg("checkpoint", "verify", "./there", "--json").stdout)["findings"]
+    assert [(each["code"], each["repair"]) for each in found] == [
+        ("SG-COPY-INCOMPLETE", "rm -r x; y")
+    ]
+    for words in (("repair",), ("rollback", "--to", "9")):
+        result = sg("checkpoint", words[0], "./there", *words[1:], "--yes")
+        assert result.returncode == 5
+        assert "make it again with: rm -r x; y" in result.stderr
+
+
+def test_a_job_that_runs_is_not_copied(sg: Sg, orders: Path, tmp_path: Path) -> None:
+    with (orders / "offsets/13").open("a"):
+        held = sg("checkpoint", "relocate", "orders", "there", "--yes")
+    assert held.returncode == 11
+    assert "a job is writing to it" in held.stderr
+    assert not (tmp_path / "there").exists()
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        ("checkpoint", "seed", "new"),
+        ("checkpoint", "seed", "new", "--offsets", "x", "--source-offset", "1"),
+        ("checkpoint", "seed", "new", "--source-offset", '{"logOffset":1}'),
         ("checkpoint", "rollback", "orders"),
         ("checkpoint", "rollback", "orders", "--to", "1", "--to-datetime", "2026-01-01T00:00:00Z"),
         ("checkpoint", "repair", "orders", "--query-id", "abc"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import metadata
 from pathlib import Path
 
-from tests.lab.endings import Ending, copy_place, made, play_out
+from tests.lab.endings import copy_place, made, play_out
 from tests.lab.mended import SCENARIOS, Mended, prepared
 
 TRIED = {
@@ -26,6 +26,12 @@ TRIED = {
     ("source entry missing", "agg-hdfs"),
     ("sink entry missing", "stateless-parquet"),
     ("trap B, rollback by hand", "agg-rocksdb"),
+    ("relocate", "join-v3"),
+    ("relocate", "stateless-parquet"),
+    ("relocate, with its input", "tws-rocksdb"),
+    ("rollback --into", "agg-hdfs-once"),
+    ("reset --into", "stateless-once"),
+    ("seed", "stateless-python"),
 }
 
 
@@ -37,8 +43,7 @@ def test_mended_queries_come_out_right(tmp_path: Path) -> None:
     endings = []
     for number, scenario in enumerate(tried):
         place = copy_place(lab / scenario.case, tmp_path / str(number) / scenario.case)
-        prepared(scenario, place)
-        endings.append(Ending(scenario.case, place))
+        endings.append(prepared(scenario, place))
     outcomes = zip(tried, play_out(version, endings), strict=True)
     wrong = {
         f"{scenario.name}, {scenario.case}": (outcome.errors, outcome.missing, outcome.extra)

@@ -10,7 +10,8 @@ from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
 from sluicegate.spark.change.fresh import cut_over, parse_moves, plan_relocate, relocate
 from sluicegate.spark.verify import verify
-from sluicegate.storage import local_root, open_storage
+from sluicegate.spark.writer import Verdict, WriterAlive, refuse_living
+from sluicegate.storage import Storage, local_root, open_storage
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
 
@@ -35,13 +36,14 @@ def run(
     """Copy a checkpoint to another place and rewrite the absolute paths in it.
 
     The original is only read. The copy is verified; then what is left to do by hand is shown. The
-    job must be stopped: a copy of a running job may be torn.
+    job must be stopped: a copy of a running job may be torn, so one that is seen is a refusal.
     """
     session = Session.of(ctx)
     here = str(local_root(session.spark_checkpoint(source, as_).uri).absolute())
     storage = open_storage(here, read_only=True)
     mapped = parse_moves(moves or ())
     plan = plan_relocate(storage, directory, mapped)
+    _look_for_writers(session, storage)
 
     def apply(_approval: object) -> None:
         relocate(storage, directory, mapped)
@@ -50,6 +52,24 @@ def run(
     if session.only_plans:
         return EXIT_DONE
     found = verify(open_storage(directory, read_only=True))
-    for line in cut_over(here, directory) if not has_errors(found) else ():
+    if has_errors(found):
+        for each in found:
+            session.sink.note(f"{each.severity.value} {each.code} {each.place}: {each.detail}")
+        return ProblemsFound.exit_code
+    for line in cut_over(here, directory):
         session.sink.note(line)
-    return ProblemsFound.exit_code if has_errors(found) else EXIT_DONE
+    return EXIT_DONE
+
+
+def _look_for_writers(session: Session, storage: Storage) -> None:
+    """Refuse a job that certainly runs; of what only may be, tell."""
+    try:
+        evidence = refuse_living(storage, accept_possible=True)
+    except WriterAlive as e:
+        if not session.only_plans:
+            raise
+        session.sink.note(f"note: {e.message}")
+        return
+    is_quiet = evidence.verdict is Verdict.QUIET
+    for line in evidence.doubts if is_quiet else evidence.lines:
+        session.sink.note(f"note: {line}")

@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 _MAX_LINE = 16 << 20
 _NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?")
 _SUM = re.compile(r"\.(0|[1-9][0-9]{0,18})(?:\.compact)?\.crc")
-_TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?")
+TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?")
 _VERSION = re.compile(r"v([0-9]{1,9})")
 
 
@@ -65,7 +65,7 @@ def list_log(storage: Storage, directory: str) -> LogListing:
             continue
         if name := _NAME.fullmatch(entry.name):
             (compacts if name[2] else batches).append(int(name[1]))
-        elif _TEMPORARY.fullmatch(entry.name):
+        elif TEMPORARY.fullmatch(entry.name):
             temporary.append(entry.name)
         elif checksum := _SUM.fullmatch(entry.name):
             sums.add(int(checksum[1]))

@@ -243,6 +243,15 @@ CHANGE_INTERRUPTED = rule(
     "offsets file is Sluicegate's barrier and no log entry. Nothing is lost: the operation can be "
     "finished with `sluicegate checkpoint repair`, or taken back with `sluicegate undo`.",
 )
+COPY_INCOMPLETE = rule(
+    "SG-COPY-INCOMPLETE",
+    Severity.ERROR,
+    "the checkpoint is a part of one: making it was interrupted",
+    "`sluicegate checkpoint seed` or `relocate`, or a change with `--into`, was killed before the "
+    "new directory was complete. Spark refuses to start from it, because the newest offsets file "
+    "is Sluicegate's barrier and no log entry. Remove the directory and make it again; the "
+    "original is as it was.",
+)
 LOG_SUM_LEFT = rule(
     "SG-LOG-SUM-LEFT",
     Severity.ERROR,

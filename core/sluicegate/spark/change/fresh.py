@@ -1,80 +1,123 @@
 """Making checkpoints: a fresh one that starts at given offsets, and a copy that lies elsewhere.
 
-A new directory is startable only when it is complete: the barrier is the first file in it and the
-last to go, so a copy that was interrupted is refused by Spark.
+A new directory is startable only when it is complete: see `unfinished`.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shlex import quote
-from urllib.parse import quote as percent
 
-from sluicegate.errors import SluicegateError, UsageError
+from sluicegate.errors import SluicegateError
 from sluicegate.plan import Action, Plan
-from sluicegate.positions import Positions, to_spark
+from sluicegate.positions import Positions, PositionsInvalid, to_spark
+from sluicegate.spark.change import unfinished
 from sluicegate.spark.change.operation import HOME
-from sluicegate.spark.checkpoint import METADATA, SOURCES, STATE, look_at
-from sluicegate.spark.log import stream_lines
+from sluicegate.spark.change.paths import has_paths, is_stale_sum, parse_moves, rewritten
+from sluicegate.spark.checkpoint import METADATA, look_at
+from sluicegate.spark.log import TEMPORARY, parse_json
+from sluicegate.spark.offset_log import OffsetKind, SourceOffset
 from sluicegate.storage import LocalStorage, Storage, local_root
 
-_TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?|\.sg-.*\.tmp")
+__all__ = [
+    "Start",
+    "cut_over",
+    "parse_moves",
+    "parse_offset",
+    "plan_relocate",
+    "plan_seed",
+    "relocate",
+    "seed",
+]
+
+Start = Positions | str
+"""Where a fresh checkpoint starts: positions of topics, or the offset as its source writes it."""
+
 _PIECE = 1 << 20
-_PATH = "/!$&'()*+,;=:@-._~"
 _SEED_READS = (
     "The query starts with batch 1 and reads from these offsets on, whatever its startingOffsets "
     "say. Partitions that are not named are read from their beginning."
+)
+_SEED_READS_OTHER = (
+    "The query starts with batch 1 and its only source reads from this offset on. That the source "
+    "understands it is not known here: it is written as it is."
 )
 _SEED_WRITES = (
     "Its state is empty. A file sink that has a batch 1 already would skip it: write to a new "
     "output."
 )
-_BARRIER = "sluicegate: this checkpoint is not complete; remove it and make it again\n"
 
 
-def plan_seed(uri: str, positions: Positions, query_id: str) -> Plan:
-    """A fresh checkpoint whose first batch reads from the given positions on."""
+def parse_offset(text: str) -> str:
+    """An offset that is no position of a topic, such as a Python data source has: one JSON value.
+
+    A file source's offset is refused: it means nothing without the log that goes with it.
+    """
+    try:
+        value = parse_json(text, "the offset")
+    except SluicegateError as e:
+        raise PositionsInvalid(e.message) from e
+    compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if not isinstance(value, (dict, int)) or isinstance(value, bool) or not value:
+        raise PositionsInvalid(f"{compact:.60} is not an offset that a source writes")
+    if SourceOffset("0", compact).kind is OffsetKind.FILE:
+        raise PositionsInvalid(
+            "a file source cannot be seeded: its offset counts the entries of its own log",
+            hint="move the files that are not to be read, or copy the checkpoint: "
+            "sluicegate checkpoint relocate",
+        )
+    return compact
+
+
+def plan_seed(uri: str, start: Start, query_id: str) -> Plan:
+    """A fresh checkpoint whose first batch reads from the given offsets on."""
     root = local_root(uri).absolute()
     _refuse_occupied(root)
     actions = [Action("make", str(root), f"a checkpoint of query {query_id}")]
-    actions += [
-        Action("start at", f"{each.topic}[{each.partition}]", "", None, each.offset)
-        for each in positions
-    ]
-    return Plan(
-        f"Seed a checkpoint in {root}",
-        tuple(actions),
-        (_SEED_READS, _SEED_WRITES),
-    )
+    if isinstance(start, str):
+        actions.append(Action("start at", "source 0", start))
+        reads = _SEED_READS_OTHER
+    else:
+        actions += [
+            Action("start at", f"{each.topic}[{each.partition}]", "", None, each.offset)
+            for each in start
+        ]
+        reads = _SEED_READS
+    return Plan(f"Seed a checkpoint in {root}", tuple(actions), (reads, _SEED_WRITES))
 
 
-def seed(uri: str, positions: Positions, query_id: str) -> None:
+def seed(uri: str, start: Start, query_id: str) -> None:
     """Make the checkpoint that `plan_seed` describes."""
-    storage = LocalStorage.create(local_root(uri).absolute())
-    offsets = json.dumps(to_spark(positions), separators=(",", ":"))
-    storage.put_if_absent("offsets/1", _BARRIER.encode())
+    write_seed(_made(uri), start, query_id)
+
+
+def write_seed(storage: Storage, start: Start, query_id: str) -> None:
+    """The same, in an empty directory."""
+    barrier = unfinished.barrier_key(0)
+    again = f"sluicegate checkpoint seed {quote(storage.uri)} --offsets FILE"
+    unfinished.raise_barrier(storage, barrier, again)
     storage.put_if_absent(METADATA, json.dumps({"id": query_id}, separators=(",", ":")).encode())
     storage.put_if_absent("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')
     head = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n'
-    storage.put_if_absent("offsets/0", (head + offsets).encode())
-    storage.delete("offsets/1")
+    storage.put_if_absent("offsets/0", (head + _text(start)).encode())
+    storage.delete(barrier)
 
 
 def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Plan:
     """A copy of a checkpoint that can be started where it lies; the source stays as it is."""
     root = local_root(destination).absolute()
     _refuse_occupied(root)
+    unfinished.refuse_unfinished(source)
     files = list(_files(source))
-    rewritten = [key for key in files if _has_paths(key)]
+    changed = [key for key in files if has_paths(key)]
     mapped = [Action("replace", old, f"by {new}") for old, new in moves.items()]
     return Plan(
         f"Copy {source.uri} to {root}",
         (
             Action("copy", source.uri, f"{len(files)} files"),
-            Action("rewrite paths", str(root), f"in {len(rewritten)} files"),
+            Action("rewrite paths", str(root), f"in {len(changed)} files"),
             *mapped,
         ),
         (
@@ -86,18 +129,32 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
 
 def relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Storage:
     """Make the copy that `plan_relocate` describes."""
-    old_root = str(local_root(source.uri).absolute())
-    storage = LocalStorage.create(local_root(destination).absolute())
-    last = look_at(source).last_batch
-    barrier = f"offsets/{0 if last is None else last + 1}"
-    storage.put_if_absent(barrier, _BARRIER.encode())
-    all_moves = {old_root: storage.uri, **moves}
-    for key in _files(source):
-        rewrites = _has_paths(key)
-        pieces = _rewritten(source, key, all_moves) if rewrites else _pieces(source, key)
-        storage.put_if_absent(key, pieces)
-    storage.delete(barrier)
+    storage = _made(destination)
+    write_copy(source, storage, moves)
     return storage
+
+
+def write_copy(source: Storage, storage: Storage, moves: Mapping[str, str]) -> None:
+    """The same, in an empty directory."""
+    last = look_at(source).last_batch
+    barrier = unfinished.barrier_key(-1 if last is None else last)
+    again = unfinished.relocate_command(_root(source), _root(storage), moves)
+    unfinished.raise_barrier(storage, barrier, again)
+    copy_files(source, storage, moves)
+    storage.delete(barrier)
+
+
+def copy_files(source: Storage, storage: Storage, moves: Mapping[str, str]) -> None:
+    """Copy every file of a checkpoint, with the paths that have changed."""
+    every = {_root(source): _root(storage), **moves}
+    for key in _files(source):
+        pieces = rewritten(source, key, every) if has_paths(key) else _pieces(source, key)
+        storage.put_if_absent(key, pieces)
+
+
+def new_directory(destination: str) -> Storage:
+    """An empty directory for a checkpoint, or a refusal if something is there."""
+    return _made(destination)
 
 
 def cut_over(source: str, destination: str) -> list[str]:
@@ -108,13 +165,32 @@ def cut_over(source: str, destination: str) -> list[str]:
     ]
 
 
+def _text(start: Start) -> str:
+    if isinstance(start, str):
+        return start
+    return json.dumps(to_spark(start), separators=(",", ":"))
+
+
+def _made(uri: str) -> LocalStorage:
+    root = local_root(uri).absolute()
+    _refuse_occupied(root)
+    return LocalStorage.create(root)
+
+
+def _root(storage: Storage) -> str:
+    return str(local_root(storage.uri).absolute())
+
+
 def _refuse_occupied(root: Path) -> None:
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise SluicegateError(
-            f"{root} exists and is not empty; nothing was written",
-            hint="name a new directory",
-            place=str(root),
-        )
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        return
+    hint = "name a new directory"
+    if root.is_dir():
+        told = unfinished.told_by(LocalStorage(root))
+        hint = f"making it was interrupted: rm -r {quote(str(root))}" if told else hint
+    raise SluicegateError(
+        f"{root} exists and is not empty; nothing was written", hint=hint, place=str(root)
+    )
 
 
 def _files(storage: Storage, directory: str = "") -> Iterator[str]:
@@ -124,55 +200,11 @@ def _files(storage: Storage, directory: str = "") -> Iterator[str]:
         if entry.kind == "directory":
             if key != HOME:
                 yield from _files(storage, key)
-        elif entry.kind == "file" and not _TEMPORARY.fullmatch(entry.name) and not _is_stale(key):
+        elif entry.kind == "file" and not (TEMPORARY.fullmatch(entry.name) or is_stale_sum(key)):
             yield key
-
-
-def _is_stale(key: str) -> bool:
-    """Hadoop's checksums of files whose paths are rewritten."""
-    directory, _, name = key.rpartition("/")
-    plain = name[1:-4] if name.startswith(".") and name.endswith(".crc") else None
-    return plain is not None and _has_paths(f"{directory}/{plain}")
-
-
-def _has_paths(key: str) -> bool:
-    """Whether a file of the checkpoint holds absolute paths."""
-    parts = key.split("/")
-    hidden = parts[-1].startswith(".")
-    if hidden or len(parts) < 3:
-        return False
-    return parts[0] == SOURCES or (parts[0] == STATE and "_metadata" in parts and "v2" in parts)
 
 
 def _pieces(storage: Storage, key: str) -> Iterator[bytes]:
     with storage.open(key) as stream:
         while piece := stream.read(_PIECE):
             yield piece
-
-
-def _rewritten(storage: Storage, key: str, moves: Mapping[str, str]) -> Iterator[bytes]:
-    """The content line by line, with the beginnings of paths replaced."""
-    with storage.open(key) as stream:
-        for number, line in enumerate(stream_lines(stream, key)):
-            yield (b"\n" if number else b"") + _moved(line, moves)
-
-
-def _moved(line: bytes, moves: Mapping[str, str]) -> bytes:
-    for old, new in moves.items():
-        pairs = {(old, new), (percent(old, safe=_PATH), percent(new, safe=_PATH))}
-        for before, after in pairs:
-            # After a quote or the scheme's slashes, and up to the next part of the path.
-            pattern = rb'(?<=["/:])' + re.escape(before.lstrip("/").encode()) + rb'(?=[/"])'
-            line = re.sub(pattern, after.lstrip("/").encode().replace(b"\\", rb"\\"), line)
-    return line
-
-
-def parse_moves(words: Iterable[str]) -> dict[str, str]:
-    """`OLD=NEW` words as a map of absolute paths."""
-    moves: dict[str, str] = {}
-    for word in words:
-        old, equals, new = word.partition("=")
-        if not equals or not old.startswith("/") or not new.startswith("/"):
-            raise UsageError(f"--map {word!r} is not /OLD=/NEW")
-        moves[old.rstrip("/")] = new.rstrip("/")
-    return moves

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from shlex import quote
 from typing import Any
 
@@ -11,7 +12,7 @@ from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
 from sluicegate.locks import FileLock
 from sluicegate.plan import Action, Plan, Precondition, Subject
-from sluicegate.spark.change import operation, repair, reset, rollback
+from sluicegate.spark.change import fresh, operation, repair, reset, rollback, unfinished
 from sluicegate.spark.change.draft import Draft, Planner, newest_after, standing
 from sluicegate.spark.change.edits import Place, Roots, fingerprint
 from sluicegate.spark.change.operation import Operation, Progress
@@ -23,6 +24,10 @@ from sluicegate.storage import ReadOnlyStorage, Storage, local_root, open_storag
 KIND = "spark-checkpoint"
 _README = (
     "What Sluicegate did to this checkpoint, and what undo needs. Spark ignores this directory.\n"
+)
+_OTHER_OUTPUT = (
+    "The output is not touched: let the query of the copy write to one of its own, since the "
+    "batches of the copy are not those that the original has written."
 )
 _FINISH, _TAKE_BACK, _UNDO = "finish", "take-back", "undo"
 
@@ -113,27 +118,73 @@ class CheckpointJournal:
             self._refuse_interrupted()
             return self._perform(draft, work, approval)
 
+    def plan_into(self, work: Mapping[str, Any], destination: str) -> Plan:
+        """The same work on a copy of the checkpoint; the original and its sink are only read."""
+        self._refuse_interrupted()
+        plan = self._plan_copy(work)
+        copy = fresh.plan_relocate(self._storage, destination, {})
+        root = str(local_root(destination).absolute())
+        return replace(
+            plan,
+            title=f"{plan.title}, in a copy at {destination}, of the checkpoint",
+            actions=(*copy.actions, Action("then", root, "the following"), *plan.actions),
+            consequences=(*copy.consequences, *plan.consequences),
+            subject=replace(self._subject, uri=root, name=None),
+            work={**work, "into": root},
+        )
+
+    def apply_into(self, plan: Plan, approval: Approval) -> Entry:
+        """Make the copy that `plan_into` describes; Spark refuses it until it is changed."""
+        self._refuse_living()
+        assert plan.subject
+        check_drift(plan, self._plan_copy(plan.work))
+        return self.write_into(fresh.new_directory(plan.subject.uri), plan.work, approval)
+
+    def write_into(self, copy: Storage, work: Mapping[str, Any], approval: Approval) -> Entry:
+        """The same, in an empty directory."""
+        draft = self._draft_copy(work)
+        record = self._record(draft, work, approval)
+        unfinished.raise_barrier(copy, record.barrier, "the command that made it")
+        fresh.copy_files(self._storage, copy, {})
+        done = operation.perform({Place.CHECKPOINT: copy}, record, draft.edits)
+        return _entry(Operation(done, Progress.DONE), {})
+
+    def _plan_copy(self, work: Mapping[str, Any]) -> Plan:
+        return self._as_plan(self._draft_copy(work), work)
+
+    def _draft_copy(self, work: Mapping[str, Any]) -> Draft:
+        """A draft that leaves the sink alone: it belongs to the original."""
+        draft = self._planners[str(work["operation"])]({Place.CHECKPOINT: self._storage}, work)
+        return replace(draft, consequences=(*draft.consequences, _OTHER_OUTPUT))
+
     def _perform(self, draft: Draft, work: Mapping[str, Any], approval: Approval) -> Entry:
-        newest = look_at(self._storage).last_batch
-        barrier = max(draft.newest, -1 if newest is None else newest) + 1
         sink = self._roots.get(Place.SINK)
-        record = ChangeRecord(
+        record = replace(
+            self._record(draft, work, approval),
             number=operation.next_number(self._storage),
+            sink=str(local_root(sink.uri).absolute()) if sink is not None else None,
+        )
+        done = operation.perform(self._roots, record, draft.edits)
+        return _entry(Operation(done, Progress.DONE), {})
+
+    def _record(self, draft: Draft, work: Mapping[str, Any], approval: Approval) -> ChangeRecord:
+        """What the first operation on a checkpoint would write down."""
+        newest = look_at(self._storage).last_batch
+        barrier = max(draft.newest, -1 if newest is None else newest)
+        return ChangeRecord(
+            number=1,
             at=time.time(),
             kind=str(work["operation"]),
             by=approval.by,
             summary=draft.summary,
-            barrier=f"offsets/{barrier}",
+            barrier=unfinished.barrier_key(barrier),
             newest=draft.newest,
             files=(),
             reason=approval.reason,
             undoes=draft.undoes,
             plan_digest=approval.plan_digest,
             planned_by=approval.planned_by,
-            sink=str(local_root(sink.uri).absolute()) if sink is not None else None,
         )
-        done = operation.perform(self._roots, record, draft.edits)
-        return _entry(Operation(done, Progress.DONE), {})
 
     def _go_on(self, work: Mapping[str, Any]) -> Entry:
         found = self._operation(str(work["undoes"]))
@@ -230,6 +281,7 @@ class CheckpointJournal:
         raise NothingToUndo(f"nothing was changed in {self._storage.uri}, or all is undone")
 
     def _refuse_interrupted(self) -> None:
+        unfinished.refuse_unfinished(self._storage)
         stuck = operation.interrupted(self._roots)
         if stuck is not None:
             uri = quote(self._storage.uri)

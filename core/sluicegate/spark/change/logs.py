@@ -8,8 +8,9 @@ can be made again from the compact file above; those of the sink's log do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from sluicegate.errors import NotFound
 from sluicegate.spark.change.edits import Edit, Pieces, Place, remove_with_sums
@@ -19,6 +20,7 @@ from sluicegate.storage import Storage
 
 # Spark's default; what a log with compact files uses, these tell.
 _INTERVAL = 10
+_BLOCK = 1 << 20
 
 
 class CannotCut(NotFound):
@@ -100,18 +102,46 @@ def _name(edit: Edit) -> str:
 
 
 def _entries(log: Log, compact: str, wanted: range) -> Pieces:
-    key = log.key(compact)
+    place = f"{log.storage.uri}/{log.key(compact)}"
 
     def pieces() -> Iterator[bytes]:
-        place = f"{log.storage.uri}/{key}"
-        with log.storage.open(key) as stream:
-            lines = stream_lines(stream, place)
-            yield next(lines)
-            for line in lines:
-                if line and whole(parse_object(line.decode(), place), "batchId", place) in wanted:
-                    yield b"\n" + line
+        yield b"v1"
+        for line in _lines(log, compact):
+            if whole(parse_object(line.decode(), place), "batchId", place) in wanted:
+                yield b"\n" + line
 
-    return pieces
+    return lambda: _in_blocks(pieces())
+
+
+def repeated(log: Log, names: Sequence[str], own: Sequence[bytes] = ()) -> Pieces:
+    """The content of a compact file that repeats other files of the log and adds some lines."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"v1"
+        for line in chain(chain.from_iterable(_lines(log, name) for name in names), own):
+            yield b"\n" + line
+
+    return lambda: _in_blocks(pieces())
+
+
+def _lines(log: Log, name: str) -> Iterator[bytes]:
+    """The lines below the version line of a file of the log."""
+    key = log.key(name)
+    with log.storage.open(key) as stream:
+        lines = stream_lines(stream, key)
+        next(lines)
+        yield from (line for line in lines if line)
+
+
+def _in_blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in blocks: a compact file has millions of lines, and each is a write."""
+    block = bytearray()
+    for piece in pieces:
+        block += piece
+        if len(block) >= _BLOCK:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
 
 
 def expects_compact(log: Log, number: int) -> bool:
@@ -129,13 +159,5 @@ def empty_entry(log: Log, number: int) -> Edit:
     """An entry without files, which keeps the log's numbers without a gap."""
     if not expects_compact(log, number):
         return Edit(log.place, log.key(str(number)), b"v1")
-
-    def pieces() -> Iterator[bytes]:
-        yield b"v1"
-        for name in needed_files(log.listing):
-            with log.storage.open(log.key(name)) as stream:
-                lines = stream_lines(stream, name)
-                next(lines)
-                yield from (b"\n" + line for line in lines if line)
-
-    return Edit(log.place, log.key(f"{number}.compact"), pieces)
+    content = repeated(log, needed_files(log.listing))
+    return Edit(log.place, log.key(f"{number}.compact"), content)

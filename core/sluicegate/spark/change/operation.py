@@ -24,6 +24,7 @@ from enum import Enum
 from shlex import quote
 
 from sluicegate.errors import Drifted, Locked, NotFound, StorageFailed
+from sluicegate.spark.change import unfinished
 from sluicegate.spark.change.edits import Edit, Linked, Place, Roots
 from sluicegate.spark.change.record import Changed, ChangeRecord, decode, encode
 from sluicegate.storage import Storage
@@ -186,6 +187,10 @@ def _raise_barrier(storage: Storage, record: ChangeRecord) -> None:
         f"or take it back with: sluicegate undo {uri}\n"
     )
     if storage.put_if_absent(record.barrier, text.encode()):
+        return
+    if unfinished.is_barrier(storage, record.barrier):
+        # A copy that was made for this operation: from here on it is whole, and can be finished.
+        storage.replace(record.barrier, text.encode())
         return
     if not _barrier_is_up(storage, record):
         raise Locked(

@@ -47,6 +47,8 @@ def _verify(
         # What else is odd now follows from it.
         return [interrupted]
     found = list(_examine(storage, sink, read_data=read_data))
+    if unmade := _check_unfinished(storage, found):
+        return [unmade]
     if any(finding.severity is not Severity.NOTE for finding in found):
         again = {(f.code, f.place) for f in _examine(storage, sink, read_data=read_data)}
         found = [f for f in found if (f.code, f.place) in again]
@@ -71,6 +73,19 @@ def _check_interrupted(storage: Storage) -> Finding | None:
     detail = f"{found.record.id} ({found.record.kind}): {found.progress.value}"
     repair = f"sluicegate checkpoint repair {storage.uri}"
     return rules.CHANGE_INTERRUPTED.at(storage.uri, detail, repair=repair)
+
+
+def _check_unfinished(storage: Storage, found: list[Finding]) -> Finding | None:
+    """A directory that was to become a checkpoint; what is unreadable there is the barrier."""
+    if all(finding.code != rules.OFFSETS_EMPTY.code for finding in found):
+        return None
+    from sluicegate.spark.change import unfinished
+
+    told = unfinished.told_by(storage)
+    if told is None:
+        return None
+    detail = "making it was interrupted; Spark refuses to start"
+    return rules.COPY_INCOMPLETE.at(storage.uri, detail, repair=unfinished.advice(told))
 
 
 def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> Iterator[Finding]:

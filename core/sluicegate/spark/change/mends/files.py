@@ -14,14 +14,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from typing import Any
 from urllib.parse import unquote
 
 from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.findings import Finding
 from sluicegate.plan import Choice
 from sluicegate.spark.change.edits import Edit, Place, drop_sums
-from sluicegate.spark.change.logs import Log, cut_back, expects_compact
+from sluicegate.spark.change.logs import Log, cut_back, expects_compact, repeated
 from sluicegate.spark.change.mends import Case, Mend, Remedy
+from sluicegate.spark.change.paths import as_uri
 from sluicegate.spark.checkpoint import SOURCES
 from sluicegate.spark.file_log import SINK_DIRECTORY, needed_files, read_source_files
 from sluicegate.spark.log import LogListing, list_log, stream_lines
@@ -31,14 +33,6 @@ from sluicegate.storage import Storage
 _SHOWN = 3
 _PART = re.compile(r"part-(\d+)-[0-9a-f-]{36}")
 _NAME = re.compile(r"(?P<number>\d+)(?P<compact>\.compact)?")
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The lines of a log file below its version line, as bytes."""
-
-    version: bytes
-    entries: tuple[bytes, ...]
 
 
 def mend_source_ahead(case: Case, finding: Finding) -> Remedy:
@@ -65,11 +59,14 @@ def mend_source_gap(case: Case, finding: Finding) -> Remedy:
     if found is None:
         return ()
     number = int(found["number"])
+    planned = _planned_ms(case, source, number)
     if found["compact"] or expects_compact(log, number):
-        lines = _source_lines(case, log, number, source, besides=_before(log, number) or ())
-        return _compact_again(case, log, number, lines)
-    lines = _from_compact(log, number) or _source_lines(case, log, number, source)
-    if not lines:
+        before = _before(log, number)
+        files = _source_files(log, number, planned, before or ())
+        return _compact_again(case, log, number, before, _source_lines(files, number))
+    known = _from_compact(log, number)
+    lines = known or _source_lines(_source_files(log, number, planned), number)
+    if lines is None:
         return _no_files(case, f"{directory}/{name}")
     return _write(log, name, lines, f"It names {_shown(lines)} again.")
 
@@ -106,7 +103,7 @@ def mend_sink_gap(case: Case, finding: Finding) -> Remedy:
     number = int(found["number"])
     lines = _sink_lines(log, number, _committed_ns(case, number))
     if found["compact"] or expects_compact(log, number):
-        return _compact_again(case, log, number, lines)
+        return _compact_again(case, log, number, _before(log, number), lines)
     if lines is None:
         return _no_files(case, f"{SINK_DIRECTORY}/{name}")
     return _write(log, name, lines, f"It names {_shown(lines)} again.")
@@ -119,66 +116,77 @@ def _write(log: Log, name: str, lines: list[bytes], told: str) -> Mend:
     return Mend(f"write {key} anew", told, edits)
 
 
-def _compact_again(case: Case, log: Log, number: int, own: list[bytes] | None) -> Remedy:
-    """A compact file, from the entries before it and its own, which were worked out."""
-    before = _before(log, number)
+def _compact_again(
+    case: Case, log: Log, number: int, before: list[str] | None, own: list[bytes] | None
+) -> Remedy:
+    """A compact file, from the files with the entries before it and its own, worked out."""
     if before is None or own is None:
         return _no_files(case, log.key(f"{number}.compact"))
-    told = f"It repeats the {len(before)} entries before it, and names {_shown(own)}."
-    return _write(log, f"{number}.compact", [*before, *own], told)
+    key = log.key(f"{number}.compact")
+    edits = (
+        Edit(log.place, key, repeated(log, before, own)),
+        *drop_sums(log.storage, key, log.place),
+    )
+    told = f"It repeats the entries of {_listed(before)} and names {_shown(own)}."
+    return Mend(f"write {key} anew", told, edits)
 
 
-def _before(log: Log, number: int) -> list[bytes] | None:
-    """All entries below a number; None if some of them are gone, too."""
-    entries: list[bytes] = []
-    for each in range(number):
-        part = _read(log, str(each))
-        if part is None and (part := _read(log, f"{each}.compact")) is not None:
-            entries = []
-        if part is None:
+def _before(log: Log, number: int) -> list[str] | None:
+    """The files that together hold all entries below a number; None if some of them are gone."""
+    compacts = (n for n in reversed(log.listing.compacts) if n < number)
+    base = next((n for n in compacts if _is_whole(log, f"{n}.compact")), -1)
+    names = [f"{base}.compact"] if base >= 0 else []
+    # One by one, because a stray name can be a huge number.
+    for each in range(base + 1, number):
+        if not _is_whole(log, str(each)):
             return None
-        entries += part.entries
-    return entries
+        names.append(str(each))
+    return names
 
 
 def _from_compact(log: Log, number: int) -> list[bytes]:
     """The entries of one number, from the first compact file above that can be read."""
     for compact in (n for n in log.listing.compacts if n > number):
-        part = _read(log, f"{compact}.compact")
-        if part is not None:
-            return [e for e in part.entries if json.loads(e).get("batchId") == number]
+        try:
+            entries = _entries(log, f"{compact}.compact")
+            return [line for line, entry in entries if entry.get("batchId") == number]
+        except (ValueError, SluicegateError):
+            continue
     return []
 
 
-def _source_lines(
-    case: Case, log: Log, number: int, source: str, besides: Iterable[bytes] = ()
-) -> list[bytes] | None:
-    """Entries for the input files that no entry names and that were there in time."""
-    known, directories = set(), set()
-    sample = None
-    for name in needed_files(log.listing):
+def _source_files(
+    log: Log, number: int, planned: int | None, besides: Iterable[str] = ()
+) -> dict[str, int]:
+    """The input files that no other entry names and that were there in time, with their times.
+
+    Only what lies in the directories is held in memory, whatever the size of the log.
+    """
+    unnamed: dict[str, int] = {}
+    if planned is None:
+        return unnamed
+    directories: set[str] = set()
+    lost = (str(number), f"{number}.compact")
+    names = [*needed_files(log.listing), *besides]
+    # What is left of the lost entry does not tell which files it had.
+    for name in (each for each in dict.fromkeys(names) if each not in lost):
         try:
             for file in read_source_files(log.storage, log.key(name)):
-                known.add(file.path)
-                directories.add(file.path.rpartition("/")[0])
-                sample = file.path
+                directory = file.path.rpartition("/")[0]
+                if directory not in directories:
+                    directories.add(directory)
+                    unnamed |= {p: at for p, at in _files_in(directory) if at <= planned}
+                unnamed.pop(file.path, None)
         except SluicegateError:
             continue
-    for line in besides:
-        path = json.loads(line)["path"]
-        known.add(path)
-        directories.add(path.rpartition("/")[0])
-        sample = path
-    planned = _planned_ms(case, source, number)
-    if sample is None or planned is None:
-        return None
-    found = []
-    for directory in sorted(directories):
-        for path, modified in _files_in(directory):
-            if path not in known and modified <= planned:
-                entry = {"path": path, "timestamp": modified, "batchId": number}
-                found.append(json.dumps(entry, separators=(",", ":")).encode())
-    return found or None
+    return unnamed
+
+
+def _source_lines(files: dict[str, int], number: int) -> list[bytes] | None:
+    entries = [
+        {"path": path, "timestamp": files[path], "batchId": number} for path in sorted(files)
+    ]
+    return [json.dumps(entry, separators=(",", ":")).encode() for entry in entries] or None
 
 
 def _sink_lines(log: Log, number: int, committed_ns: int | None) -> list[bytes] | None:
@@ -186,34 +194,51 @@ def _sink_lines(log: Log, number: int, committed_ns: int | None) -> list[bytes] 
 
     None if there are none, or if a failed attempt has left some of its own among them.
     """
-    named: set[str] = set()
-    samples: list[bytes] = []
-    after, before = 0, committed_ns or 1 << 63
+    names, after, before = [], 0, committed_ns or 1 << 63
+    sample: bytes | None = None
     for name in needed_files(log.listing):
-        part = _read(log, name)
-        if part is None:
+        span = _span(log, name)
+        if span is None:
             continue
-        samples = list(part.entries) or samples
-        entries = [json.loads(entry) for entry in part.entries]
-        named |= {unquote(entry["path"]).rpartition("/")[2] for entry in entries}
+        names.append(name)
+        sample = span.sample or sample
         # By what the log says of its files: the log itself may have been copied since.
-        times = [entry["modificationTime"] * 10**6 for entry in entries]
         if int(name.partition(".")[0]) < number:
-            after = max([after, *(t + 10**6 - 1 for t in times)])
+            after = max(after, span.last_ns)
         else:
-            before = min([before, *times])
-    found = [
-        file
-        for file in _data_files(log.storage)
-        if file[0].rpartition("/")[2] not in named and after < file[2] <= before
-    ]
-    parts = [_PART.match(name.rpartition("/")[2]) for name, _, _ in found]
-    pairs = zip(parts, found, strict=True)
-    tasks = {(name.rpartition("/")[0], part and part[1]) for part, (name, _, _) in pairs}
+            before = min(before, span.first_ns)
+    found = {file[0]: file for file in _data_files(log.storage) if after < file[2] <= before}
+    by_name = {key.rpartition("/")[2]: key for key in found}
+    for name in names:
+        for _, entry in _entries(log, name):
+            found.pop(by_name.get(unquote(entry["path"]).rpartition("/")[2], ""), None)
+    parts = {key: _PART.match(key.rpartition("/")[2]) for key in found}
+    tasks = {(key.rpartition("/")[0], part and part[1]) for key, part in parts.items()}
     # The same task twice: one of them is of an attempt that failed.
-    if not found or not samples or None in parts or len(tasks) != len(found):
+    if not found or sample is None or None in parts.values() or len(tasks) != len(found):
         return None
-    return [_sink_entry(json.loads(samples[-1]), each) for each in sorted(found)]
+    return [_sink_entry(json.loads(sample), found[key]) for key in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """When the files that a sink's log file names were written, and one of its lines."""
+
+    first_ns: int
+    last_ns: int
+    sample: bytes | None
+
+
+def _span(log: Log, name: str) -> _Span | None:
+    """None if the log file is not there, or not whole."""
+    first, last, sample = 1 << 63, 0, None
+    try:
+        for line, entry in _entries(log, name):
+            at = entry["modificationTime"] * 10**6
+            first, last, sample = min(first, at), max(last, at + 10**6 - 1), line
+    except (NotFound, ValueError, SluicegateError):
+        return None
+    return _Span(first, last, sample)
 
 
 def _committed_ns(case: Case, batch: int) -> int | None:
@@ -253,19 +278,12 @@ def _files_in(directory: str) -> Iterator[tuple[str, int]]:
     local = unquote(directory.removeprefix("file:"))
     root = Path("/" + local.lstrip("/"))
     try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+        with os.scandir(root) as entries:
+            for entry in entries:
+                if entry.is_file() and not entry.name.startswith(("_", ".")):
+                    yield f"{directory}/{as_uri(entry.name)}", entry.stat().st_mtime_ns // 10**6
     except OSError:
         return
-    for entry in entries:
-        if entry.is_file() and not entry.name.startswith(("_", ".")):
-            yield f"{directory}/{quote_path(entry.name)}", entry.stat().st_mtime_ns // 10**6
-
-
-def quote_path(name: str) -> str:
-    """A file name as Hadoop writes it in a URI."""
-    from urllib.parse import quote as percent
-
-    return percent(name, safe="!$&'()*+,;=:@-._~/")
 
 
 def _planned_ms(case: Case, source: str, number: int) -> int | None:
@@ -294,17 +312,33 @@ def _offset_of(case: Case, batch: int | None, source: str) -> int | None:
     return None
 
 
-def _read(log: Log, name: str) -> _Lines | None:
-    """A log file, if it is there and every line of it parses."""
+def _entries(log: Log, name: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The lines of a log file with what they say; `ValueError` where one does not parse."""
     key = log.key(name)
+    with log.storage.open(key) as stream:
+        lines = stream_lines(stream, key)
+        if next(lines) != b"v1":
+            raise ValueError("not a log file of version 1")
+        for line in lines:
+            if line:
+                entry = json.loads(line)
+                if not isinstance(entry, dict):
+                    raise ValueError("not an entry")
+                yield line, entry
+
+
+def _is_whole(log: Log, name: str) -> bool:
+    """Whether a log file is there and every line of it parses."""
     try:
-        with log.storage.open(key) as stream:
-            version, *entries = list(stream_lines(stream, key))
-            for entry in entries:
-                json.loads(entry)
+        for _ in _entries(log, name):
+            pass
     except (NotFound, ValueError, SluicegateError):
-        return None
-    return _Lines(version, tuple(entries)) if version == b"v1" else None
+        return False
+    return True
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else "none"
 
 
 def _shown(lines: list[bytes]) -> str:
