@@ -49,7 +49,7 @@ def _line(*cells: str) -> str:
 
 def _amount(value: float, unit: str) -> str:
     if unit == "bytes":
-        return f"{value / 2**20:.0f} MiB"
+        return f"{value / 2**20:.0f} MiB" if value >= 2**20 else f"{value:.0f} B"
     for name, length in (("s", 1.0), ("ms", 1e-3)):
         if value >= length:
             return f"{value / length:.2f} {name}"

@@ -43,14 +43,14 @@ class Ref:
 
     def fields(self) -> list[Any]:
         """As plain values, for files."""
-        return [self.digest, self.size]
+        return [bytes.fromhex(self.digest), self.size]
 
     @classmethod
     def from_fields(cls, fields: Any) -> Ref:
         """From plain values, or `ValueError`."""
         match fields:
-            case [str(digest), int(size)] if _DIGEST.fullmatch(digest) and size >= 0:
-                return cls(digest, size)
+            case [bytes(digest), int(size)] if len(digest) == 32 and size >= 0:
+                return cls(digest.hex(), size)
         raise ValueError(f"{fields!a:.80} does not refer to a blob")
 
 

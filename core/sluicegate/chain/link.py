@@ -23,7 +23,7 @@ from sluicegate.positions import Position, Positions
 from sluicegate.who import Who
 
 FORMAT = codec.Format("link", 1, 16 * 1024 * 1024)
-MAX_DELTAS = 32
+MAX_DELTAS = 16
 _HEX = re.compile(r"[0-9a-f]{1,128}")
 _NONCE = re.compile(r"[0-9a-f]{32}")
 _U64 = range(2**64)
