@@ -67,6 +67,7 @@ def begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint, approval: Appr
     gate = _gate(home, name)
     content = content_from_v1(gate.stream, checkpoint)
     positions = content.pop("positions")
+    del content["lineage"]
     content["details"] = {"summary": f"from a v1 checkpoint at sequence {checkpoint.sequence}"}
     signature = Signature(by=approval.by, reason=approval.reason)
     link = gate.genesis(positions, signature=signature, content=content)

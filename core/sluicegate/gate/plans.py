@@ -69,8 +69,9 @@ class Planner:
         assert change.to is not None
         aim = restorable(self._stream, head, change.to)
         title = f"Roll {self._stream.name} back to {link_text(aim)}"
+        needs = (*standing(head, force=change.force), Precondition("the link's digest", aim.digest))
         if _same_content(aim, head):
-            return self._plan_of(title, [], [], ())
+            return self._plan_of(title, [], [], needs)
         shown = not change.force
         actions = moves(head.positions, aim.positions, counted=True) if shown else []
         actions.append(_restored("state", aim.state == head.state, f"as of {link_text(aim)}"))
@@ -81,7 +82,6 @@ class Planner:
             "At the next start the published output is made to match: what was given up is "
             "withdrawn, though downstream readers may have consumed it."
         )
-        needs = (*standing(head, force=change.force), Precondition("the link's digest", aim.digest))
         return self._plan_of(title, actions, told, needs)
 
     def _plan_reset(self, change: StreamChange) -> Plan:

@@ -29,6 +29,7 @@ def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, An
         "state": Manifest(),
         "dedup": Manifest(),
         "operators": put_operators(stream, checkpoint.operators),
+        "lineage": (),
     }
 
 

@@ -13,10 +13,10 @@ from sluicegate.gate.gate import Gate
 from sluicegate.state import manifest
 from sluicegate.state.backends import BlobStateBackend
 from sluicegate.state.manifest import Shards
+from sluicegate.state.partial import Table
 
 if TYPE_CHECKING:
     from sluicegate.gate.stream import Stream
-    from sluicegate.state.partial import Table
 
 
 class SealedEpochs:

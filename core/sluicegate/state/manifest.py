@@ -7,15 +7,12 @@ base, and merges the partials of a shard when they have become many.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from sluicegate import codec
 from sluicegate.blobs import BlobDamaged, Blobs, Ref
 from sluicegate.errors import Corrupt
 from sluicegate.state import partial
-
-if TYPE_CHECKING:
-    from sluicegate.state.partial import Table
+from sluicegate.state.partial import Table
 
 FORMAT = codec.Format("state", 1, 256 * 1024 * 1024)
 MAX_PARTIALS = 8

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sluicegate.errors import Corrupt, UsageError
 
 if TYPE_CHECKING:
-    from pyarrow import Table
+    import pyarrow as pa
+
+Table: TypeAlias = "pa.Table"
 
 KEY, REPLACES, PRESENT = "key", "replaces", "present"
 _OWN = (KEY, REPLACES, PRESENT)
