@@ -18,6 +18,7 @@ from hypothesis import strategies as some
 
 import sluicegate
 from sluicegate import codec, home
+from sluicegate.chain import link
 from sluicegate.codec import Format, NotEncodable, decode, encode, read_header
 from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
 from sluicegate.offsets import record
@@ -248,6 +249,15 @@ def test_the_example_of_a_record_in_the_format_document() -> None:
     assert to_spark(found.positions) == {"orders": {"0": 12340, "1": 9876}}
     assert found.times["orders"] == {0: 1794800000.5, 1: 1794799990.0}
     assert record.encode(found) == data
+
+
+def test_the_example_of_a_link_in_the_format_document() -> None:
+    data = format_examples()[2]
+    found = link.decode(data, "FORMAT.md")
+    assert (found.stream, found.number, found.kind) == ("clicks", 2, link.Kind.EPOCH)
+    assert to_spark(found.positions) == {"clicks": {"0": 20, "1": 10}}
+    assert found.partials == found.state.deltas[0]
+    assert link.encode(found) == data
 
 
 def test_version_0_is_damage() -> None:
