@@ -15,6 +15,7 @@ from sluicegate.gate import rules
 from sluicegate.gate.stream import Stream
 from sluicegate.storage import Storage, open_storage
 
+CHAIN = "chain"
 # No chain loses so many links in a row; a file with such a number was never part of it.
 _FAR = 1 << 20
 
@@ -31,6 +32,7 @@ class Evidence:
     stream_id: str | None = None
     numbers: list[int] = field(default_factory=list)
     listed: bool = True
+    foreign: bool = False
     findings: list[Finding] = field(default_factory=list)
     obstacles: list[Finding] = field(default_factory=list)
 
@@ -43,14 +45,14 @@ class Evidence:
 def gather(stream: Stream) -> Evidence:
     """Read the hints, then list the chain: what a hint names is there by then."""
     found = Evidence()
-    _read_head(stream, found)
+    headless = not _read_head(stream, found)
     _read_mark(stream, found)
     try:
         found.numbers = stream.chain.numbers()
     except StorageFailed as e:
         found.listed = False
-        found.obstacles.append(unreadable(stream.storage, "chain", e))
-    if found.hint is None and not found.findings and found.numbers not in ([], [0]):
+        found.obstacles.append(unreadable(stream.storage, CHAIN, e))
+    if headless and found.numbers not in ([], [0]):
         detail = "it is missing, so the newest link is not known for sure"
         found.findings.append(rules.HEAD_DAMAGED.at(f"{stream.uri}/{HEAD}", detail))
     _identify(stream, found)
@@ -59,15 +61,25 @@ def gather(stream: Stream) -> Evidence:
 
 
 def unreadable(storage: Storage, key: str, error: StorageFailed) -> Finding:
-    """The finding of a file that cannot be read, with the command that changes that."""
-    place = f"{storage.uri}/{key}"
+    """The finding of something that cannot be read, with the command that changes that."""
+    seen = key
+    while seen and (kind := _kind(storage, seen)) is None:
+        # Not even the directory that it is in.
+        seen = seen.rpartition("/")[0]
+    place = f"{storage.uri}/{seen}" if seen else storage.uri
+    if seen == key and kind != "file" and key != CHAIN:
+        return in_the_way(place, str(kind))
+    access = "u+r" if seen and kind == "file" else "u+rwx"
+    return rules.UNREADABLE.at(place, error.message, repair=f"chmod {access} {quote(place)}")
+
+
+def _kind(storage: Storage, key: str) -> str | None:
+    """What is there; None if that cannot be seen."""
     try:
         stat = storage.stat(key)
     except StorageFailed:
-        stat = None
-    if stat and stat.kind != "file" and key != "chain":
-        return in_the_way(place, stat.kind)
-    return rules.UNREADABLE.at(place, error.message, repair=f"chmod u+r {quote(place)}")
+        return None
+    return stat.kind if stat else "file"
 
 
 def in_the_way(place: str, kind: str) -> Finding:
@@ -81,13 +93,17 @@ def _move_away(place: str) -> str:
     return f"mv {quote(place)} {quote(place + '.away')}"
 
 
-def _read_head(stream: Stream, found: Evidence) -> None:
+def _read_head(stream: Stream, found: Evidence) -> bool:
+    """Whether there is anything at `HEAD`."""
     try:
         found.hint = read_hint(stream.storage, HEAD)
     except HeadDamaged as e:
         found.findings.append(rules.HEAD_DAMAGED.at(f"{stream.uri}/{HEAD}", e.message))
     except StorageFailed as e:
         found.obstacles.append(unreadable(stream.storage, HEAD, e))
+    else:
+        return found.hint is not None
+    return True
 
 
 def _read_mark(stream: Stream, found: Evidence) -> None:
@@ -110,24 +126,17 @@ def _identify(stream: Stream, found: Evidence) -> None:
         if not inside or hint.stream_id in inside:
             found.stream_id = hint.stream_id
             break
-    else:
-        if found.hints:
-            found.obstacles.append(_foreign(stream, found))
-        return
-    if found.hint and found.hint.stream_id != found.stream_id:
+    odd = [hint for hint in found.hints if hint.stream_id != found.stream_id]
+    if odd == [found.hint] and found.stream_id:
         found.hint = None
         place = f"{stream.uri}/{HEAD}"
         found.findings.append(rules.HEAD_DAMAGED.at(place, "it belongs to another stream"))
-    if found.mark and found.mark.stream_id != found.stream_id:
-        found.obstacles.append(_foreign(stream, found))
-
-
-def _foreign(stream: Stream, found: Evidence) -> Finding:
-    if found.mark:
-        known = f"the home remembers stream {found.mark.stream_id} under this name"
-    else:
-        known = "HEAD and the links are of different streams"
-    return rules.FOREIGN.at(stream.uri, known)
+    elif odd:
+        found.foreign = True
+        detail = "HEAD and the links are of different streams"
+        if found.mark:
+            detail = f"the home remembers stream {found.mark.stream_id} under this name"
+        found.obstacles.append(rules.FOREIGN.at(stream.uri, detail))
 
 
 def _first_link(stream: Stream, numbers: list[int]) -> Link | None:
@@ -135,10 +144,11 @@ def _first_link(stream: Stream, numbers: list[int]) -> Link | None:
     for number in numbers:
         try:
             raw = stream.chain.raw(number)
-            if raw is not None:
-                return decode(raw, key_of(number))
+            link = None if raw is None else decode(raw, key_of(number))
         except (Corrupt, StorageFailed):
             continue
+        if link and link.number == number:
+            return link
     return None
 
 

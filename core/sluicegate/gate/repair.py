@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any
 
 from sluicegate import units
@@ -109,7 +110,8 @@ def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
     if diagnosis.base is None:
         raise ChainDamaged(
             f"no link of {stream.uri} is whole, so there is nothing to go on from",
-            hint="restore the directory from a backup, then run this again",
+            hint="restore from a backup what this names: sluicegate checkpoint verify "
+            f"{quote(stream.uri)}; then run this again",
             place=stream.uri,
         )
 
@@ -169,17 +171,19 @@ def _nothing_lost(diagnosis: Diagnosis) -> str:
 
 def _lost_events(found: Survey, base: Link) -> str:
     """What becomes of the events that were sealed after a link."""
-    last = found.last
+    last, hint = found.last, found.evidence.hint
     # At another generation the stream went back or was moved in between: nothing can be counted.
     known = last.sequence - base.sequence if last and last.generation == base.generation else None
-    if known == 0:
+    # The home is not told of every epoch; only HEAD is.
+    surely = "" if hint and hint.number == found.newest else "at least "
+    if known == 0 and not surely:
         return "No events were sealed since."
-    count = "How many events were sealed since is not known; they"
+    count = "How many events were sealed since is not known"
     if known is not None:
-        count = f"Since then {units.events(known)} were sealed; they"
+        count = f"Since then {surely}{units.events(known)} were sealed"
     return (
-        f"{count} are read again, if the source still has them. Output that was published for them "
-        "is withdrawn at the next start; downstream readers may have consumed it."
+        f"{count}; they are read again, if the source still has them. Output that was published "
+        "for them is withdrawn at the next start; downstream readers may have consumed it."
     )
 
 

@@ -29,8 +29,9 @@ _ATTEMPTS = 3
 def survey(stream: Stream, blobs: BlobSurvey | None = None) -> Survey:
     """Look at every link, newest first, and at its blobs."""
     walker = _Walker(stream, blobs or BlobSurvey(stream.blobs))
-    walker.walk()
-    walker.judge()
+    if not walker.found.evidence.foreign:
+        walker.walk()
+        walker.judge()
     return walker.found
 
 
@@ -98,14 +99,19 @@ class _Walker:
         place = f"{storage.uri}/{key}"
         stat = None if bad.unreadable else storage.stat(key)
         if bad.unreadable:
-            self.found.obstacles.append(unreadable(storage, key, bad.unreadable))
+            self._obstruct(unreadable(storage, key, bad.unreadable))
         elif stat and stat.kind != "file":
-            self.found.obstacles.append(in_the_way(place, stat.kind))
+            self._obstruct(in_the_way(place, stat.kind))
         else:
             detail = f"{bad.what}; links that refer to it: {shown(spans(numbers))}"
             command = f"sluicegate checkpoint repair {quote(storage.uri)}"
             command += " --read-data" if bad.by_reading else ""
             self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=command))
+
+    def _obstruct(self, finding: Finding) -> None:
+        """Once for each place: of a directory, every file would tell the same."""
+        if all(each.place != finding.place for each in self.found.obstacles):
+            self.found.obstacles.append(finding)
 
     def _gap(self, first: int, last: int) -> None:
         """Numbers without a file, from `first` to `last`."""
@@ -124,7 +130,7 @@ class _Walker:
         except StorageFailed as e:
             self._child = None
             if not given_up:
-                found.obstacles.append(unreadable(self._stream.storage, key_of(number), e))
+                self._obstruct(unreadable(self._stream.storage, key_of(number), e))
         except Corrupt as e:
             self._child = None
             if not given_up and number >= found.floor:

@@ -206,7 +206,7 @@ def _load_cursor(stream: Stream, subset: Subset) -> Cursor:
     try:
         data = stream.storage.get(CURSOR, limit=_CURSOR_FORMAT.max_frame)
         fields = codec.decode(_CURSOR_FORMAT, data, CURSOR)
-    except (NotFound, Corrupt):
+    except (NotFound, Corrupt, StorageFailed):
         # It only saves work.
         return Cursor(subset.shown)
     match fields:
