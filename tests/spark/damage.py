@@ -258,6 +258,13 @@ def source_compact_cut(made: Made) -> None:
     _cut(path, path.stat().st_size - 7)
 
 
+def sink_compact_cut(made: Made) -> None:
+    assert made.sink
+    compacts = (made.sink / "_spark_metadata").glob("*.compact")
+    path = max(compacts, key=lambda p: int(p.name.split(".")[0]))
+    _cut(path, path.stat().st_size - 7)
+
+
 def source_log_missing(made: Made) -> None:
     shutil.rmtree(made.source_log)
 
@@ -777,6 +784,12 @@ DAMAGES = (
         "sink entry cut",
         sink_entry_cut,
         ("stateless-parquet", "tws-changelog-f2"),
+        ("SG-SINK-LOG-GAP",),
+    ),
+    Damage(
+        "sink compact file cut",
+        sink_compact_cut,
+        ("stateless-compact3",),
         ("SG-SINK-LOG-GAP",),
     ),
     Damage(

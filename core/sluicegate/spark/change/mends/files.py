@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -101,9 +101,13 @@ def mend_sink_gap(case: Case, finding: Finding) -> Remedy:
         return _no_files(case, name)
     log = Log(sink, Place.SINK, SINK_DIRECTORY, list_log(sink, SINK_DIRECTORY))
     number = int(found["number"])
-    lines = _sink_lines(log, number, _committed_ns(case, number))
+    committed = _committed_ns(case, number)
     if found["compact"] or expects_compact(log, number):
-        return _compact_again(case, log, number, _before(log, number), lines)
+        before = _before(log, number)
+        return _compact_again(
+            case, log, number, before, _sink_lines(log, number, committed, before or ())
+        )
+    lines = _sink_lines(log, number, committed)
     if lines is None:
         return _no_files(case, f"{SINK_DIRECTORY}/{name}")
     return _write(log, name, lines, f"It names {_shown(lines)} again.")
@@ -166,10 +170,7 @@ def _source_files(
     if planned is None:
         return unnamed
     directories: set[str] = set()
-    lost = (str(number), f"{number}.compact")
-    names = [*needed_files(log.listing), *besides]
-    # What is left of the lost entry does not tell which files it had.
-    for name in (each for each in dict.fromkeys(names) if each not in lost):
+    for name in _others(log, number, besides):
         try:
             for file in read_source_files(log.storage, log.key(name)):
                 directory = file.path.rpartition("/")[0]
@@ -182,21 +183,35 @@ def _source_files(
     return unnamed
 
 
+def _others(log: Log, number: int, besides: Iterable[str]) -> list[str]:
+    """The files that hold all entries but the lost one; what is left of that one tells nothing."""
+    lost = (str(number), f"{number}.compact")
+    names = dict.fromkeys([*needed_files(log.listing), *besides])
+    return [name for name in names if name not in lost]
+
+
 def _source_lines(files: dict[str, int], number: int) -> list[bytes] | None:
     entries = [
         {"path": path, "timestamp": files[path], "batchId": number} for path in sorted(files)
     ]
-    return [json.dumps(entry, separators=(",", ":")).encode() for entry in entries] or None
+    return [_rendered(entry) for entry in entries] or None
 
 
-def _sink_lines(log: Log, number: int, committed_ns: int | None) -> list[bytes] | None:
+def _rendered(entry: Mapping[str, object]) -> bytes:
+    """A line of a log, as Spark writes it."""
+    return json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _sink_lines(
+    log: Log, number: int, committed_ns: int | None, besides: Iterable[str] = ()
+) -> list[bytes] | None:
     """Entries for the output files that no entry names, written between the neighbours.
 
     None if there are none, or if a failed attempt has left some of its own among them.
     """
     names, after, before = [], 0, committed_ns or 1 << 63
     sample: bytes | None = None
-    for name in needed_files(log.listing):
+    for name in _others(log, number, besides):
         span = _span(log, name)
         if span is None:
             continue
@@ -259,7 +274,7 @@ def _sink_entry(sample: dict[str, object], file: tuple[str, int, int]) -> bytes:
         "modificationTime": modified // 10**6,
         "action": "add",
     }
-    return json.dumps(entry, separators=(",", ":")).encode()
+    return _rendered(entry)
 
 
 def _data_files(sink: Storage, directory: str = "") -> Iterator[tuple[str, int, int]]:
