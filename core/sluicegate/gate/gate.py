@@ -128,6 +128,8 @@ class Gate:
             stack.enter_context(self.stream.run_lock(run).hold(timeout=0))
             head = self.head()
             check_pins(head, pins)
+            # Epochs on top of a state that is not there would be lost with it.
+            self._check_refs(head)
             # One that had our own name is gone: we hold its lock.
             if not force and head.writer != run:
                 self.refuse_living(head)
