@@ -246,16 +246,13 @@ class BlobSurvey:
 
 def look_at(blobs: Blobs, ref: Ref, *, read: bool) -> Bad | None:
     """What is wrong with one blob; its content is judged only with `read`."""
+    reading = False
     try:
         blobs.check(ref)
+        if reading := read:
+            blobs.check(ref, read=True)
     except BlobDamaged as e:
-        return Bad(ref, e.message)
-    except StorageFailed as e:
-        return Bad(ref, e.message, unreadable=e)
-    try:
-        blobs.check(ref, read=read)
-    except BlobDamaged as e:
-        return Bad(ref, e.message, by_reading=True)
+        return Bad(ref, e.message, by_reading=reading)
     except StorageFailed as e:
         return Bad(ref, e.message, unreadable=e)
     return None
