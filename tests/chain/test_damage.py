@@ -825,7 +825,6 @@ def test_what_was_taken_back_is_not_brought_back(lab: Lab) -> None:
     assert found.base is None or found.base.number not in (6, 7)
 
 
-@pytest.mark.xfail(reason="a claim does not look at the blobs of the head", strict=False)
 def test_a_job_does_not_build_on_lost_state(lab: Lab) -> None:
     lab.damage("missing", lab.root / lab.original.roles["base"].key)
     with pytest.raises(Corrupt):

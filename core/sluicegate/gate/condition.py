@@ -66,8 +66,9 @@ class Survey:
     """What was found.
 
     `head` is the newest sound link, `base` the one to go on from: the newest that is whole, of
-    those that belong to the stream. `newest` is the highest number ever used. `obstacles` are
-    findings that a person must deal with before anything is repaired.
+    those that belong to the stream. `newest` is the highest number ever used. `live` are the blobs
+    that links lead to, `bad` those of them that are not sound, with the links they belong to.
+    `obstacles` are findings that a person must deal with before anything is repaired.
     """
 
     evidence: Evidence
@@ -79,6 +80,7 @@ class Survey:
     damaged: list[Damage] = field(default_factory=list)
     disordered: list[int] = field(default_factory=list)
     unusable: list[int] = field(default_factory=list)
+    live: set[Ref] = field(default_factory=set)
     bad: dict[Ref, tuple[Bad, list[int]]] = field(default_factory=dict)
     given_up: list[Span] = field(default_factory=list)
     expected: dict[int, str] = field(default_factory=dict)

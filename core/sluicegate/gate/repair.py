@@ -7,13 +7,12 @@ on verify accepts them as dealt with, whatever becomes of their files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
 
 from sluicegate import units
-from sluicegate.blobs import Ref, digest_of
+from sluicegate.blobs import digest_of
 from sluicegate.chain.errors import ChainDamaged
 from sluicegate.chain.link import Kind, Link, extended
 from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, StorageFailed
@@ -25,7 +24,7 @@ from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import content_of
 from sluicegate.gate.spans import Span, spans
 from sluicegate.gate.stream import Stream
-from sluicegate.gate.survey import BlobSurvey, survey
+from sluicegate.gate.survey import survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +74,13 @@ class Diagnosis:
 
 def diagnose(stream: Stream, *, read_data: bool = False) -> Diagnosis:
     """Look at everything; with `read_data`, at the content of every blob."""
-    return _diagnose(stream, lambda _: read_data)
+    return Diagnosis(survey(stream, read=lambda _: read_data))
 
 
 def diagnose_again(stream: Stream, diagnosis: Diagnosis) -> Diagnosis:
     """The same look once more; content is only read where it was bad."""
     suspects = {bad.ref for bad, _ in diagnosis.found.bad.values() if bad.by_reading}
-    return _diagnose(stream, suspects.__contains__)
-
-
-def _diagnose(stream: Stream, read: Callable[[Ref], bool]) -> Diagnosis:
-    return Diagnosis(survey(stream, BlobSurvey(stream.blobs, read=read)))
+    return Diagnosis(survey(stream, read=suspects.__contains__))
 
 
 def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:

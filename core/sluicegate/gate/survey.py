@@ -14,7 +14,7 @@ from sluicegate.blobs import BlobDamaged, Blobs, Ref, digest_of
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.hint import HEAD
 from sluicegate.chain.link import Link, decode, key_of
-from sluicegate.errors import Corrupt, StorageFailed
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed
 from sluicegate.findings import Finding
 from sluicegate.gate import rules
 from sluicegate.gate.collect import inner_refs
@@ -26,19 +26,38 @@ from sluicegate.gate.stream import Stream
 _ATTEMPTS = 3
 
 
-def survey(stream: Stream, blobs: BlobSurvey | None = None) -> Survey:
-    """Look at every link, newest first, and at its blobs."""
-    walker = _Walker(stream, blobs or BlobSurvey(stream.blobs))
-    if not walker.found.evidence.foreign:
-        walker.walk()
-        walker.judge()
-    return walker.found
+def survey(
+    stream: Stream,
+    *,
+    read: Callable[[Ref], bool] = lambda _: False,
+    known: Iterable[Bad] = (),
+) -> Survey:
+    """Look at every link, newest first, and at its blobs; `read` says whose content is read.
+
+    `known` are blobs that were found bad before.
+    """
+    while True:
+        walker = _Walker(stream, BlobSurvey(stream.blobs, read=read, known=known))
+        if not walker.found.evidence.foreign:
+            walker.walk()
+            walker.judge()
+        found = walker.found
+        if not (found.findings or found.obstacles) or not _pruned_since(stream, found.floor):
+            return found
+
+
+def _pruned_since(stream: Stream, floor: int) -> bool:
+    """Whether links were given up while we looked, and what they refer to with them."""
+    try:
+        return stream.chain.head().floor > floor
+    except SluicegateError:
+        return False
 
 
 class _Walker:
     def __init__(self, stream: Stream, blobs: BlobSurvey) -> None:
         seen = gather(stream)
-        self.found = Survey(seen, findings=seen.findings, obstacles=seen.obstacles)
+        self.found = Survey(seen, live=blobs.live, findings=seen.findings, obstacles=seen.obstacles)
         self._stream = stream
         self._blobs = blobs
         self._child: Link | None = None
@@ -198,7 +217,7 @@ class _Walker:
 class BlobSurvey:
     """Looks at the blobs of links, at each of them once, and reads the content of some.
 
-    Manifests are always read, because they lead to more. `known` are blobs found bad before.
+    Manifests are always read, because they lead to more.
     """
 
     def __init__(
@@ -232,7 +251,7 @@ class BlobSurvey:
                 self._inside[ref] = tuple(bad for each in inner if (bad := self._look(each)))
             except StorageFailed as e:
                 self._inside[ref] = (Bad(ref, e.message, unreadable=e),)
-            except Corrupt as e:
+            except (Corrupt, NotFound) as e:
                 self._inside[ref] = (Bad(ref, e.message),)
         return self._inside[ref]
 
@@ -253,6 +272,9 @@ def look_at(blobs: Blobs, ref: Ref, *, read: bool) -> Bad | None:
             blobs.check(ref, read=True)
     except BlobDamaged as e:
         return Bad(ref, e.message, by_reading=reading)
+    except NotFound as e:
+        # Collected since we looked.
+        return Bad(ref, e.message)
     except StorageFailed as e:
         return Bad(ref, e.message, unreadable=e)
     return None

@@ -16,7 +16,7 @@ from sluicegate.gate.collect import GRACE, old_temporaries
 from sluicegate.gate.condition import Bad, Survey
 from sluicegate.gate.spans import merged, shown
 from sluicegate.gate.stream import Stream
-from sluicegate.gate.survey import BlobSurvey, look_at, survey
+from sluicegate.gate.survey import look_at, survey
 from sluicegate.storage import LocalStorage
 
 CURSOR = "verify.cursor"
@@ -73,7 +73,6 @@ class Verified:
     read_bytes: int = 0
     resume: bool = False
     last_complete: float | None = None
-    floor: int = 0
 
 
 def verify(
@@ -82,40 +81,21 @@ def verify(
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Verified:
     """Check every link and every blob; with `reading`, the content of blobs, too."""
-    while True:
-        result = _verify(stream, reading, on_progress)
-        if not has_errors(result.findings) or not _pruned_since(stream, result.floor):
-            return result
-
-
-def _pruned_since(stream: Stream, floor: int) -> bool:
-    """Whether links were given up while we looked, and what they refer to with them."""
-    try:
-        return stream.chain.head().floor > floor
-    except SluicegateError:
-        return False
-
-
-def _verify(
-    stream: Stream, reading: Reading | None, on_progress: Callable[[int, int], None]
-) -> Verified:
-    blobs = BlobSurvey(stream.blobs)
-    found = survey(stream, blobs)
+    found = survey(stream)
     if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
-    result = Verified(links=found.links, blobs=len(blobs.live), floor=found.floor)
+    result = Verified(links=found.links, blobs=len(found.live))
     if reading and found.head:
-        bad = _read(stream, reading, sorted(blobs.live - found.bad.keys()), result, on_progress)
+        bad = _read(stream, reading, sorted(found.live - found.bad.keys()), result, on_progress)
         if bad:
             # Once more, to tell which links they belong to.
-            known = [*bad, *(each for each, _ in found.bad.values())]
-            found = survey(stream, BlobSurvey(stream.blobs, known=known))
-    findings = (*found.findings, *found.obstacles, *_notes(stream, found, blobs))
+            found = survey(stream, known=[*bad, *(each for each, _ in found.bad.values())])
+    findings = (*found.findings, *found.obstacles, *_notes(stream, found))
     result.findings = worst_first(_with_repair(stream, each) for each in findings)
     return result
 
 
-def _notes(stream: Stream, found: Survey, blobs: BlobSurvey) -> Iterator[Finding]:
+def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
     if found.below_floor:
         detail = f"{found.below_floor} links below the floor"
         yield rules.BELOW_FLOOR.at(f"{stream.uri}/chain", detail)
@@ -126,7 +106,7 @@ def _notes(stream: Stream, found: Survey, blobs: BlobSurvey) -> Iterator[Finding
         # What damaged links refer to is not known.
         return
     limit = (time.time() - GRACE) * 1e9
-    live = {ref.digest for ref in blobs.live}
+    live = {ref.digest for ref in found.live}
     try:
         lost = [blob.key for blob in stream.blobs.stored() if blob.digest not in live]
         old = [key for key in lost if (s := stream.storage.stat(key)) and s.modified_ns <= limit]
