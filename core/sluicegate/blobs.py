@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -81,7 +82,8 @@ class Blobs:
     def get(self, ref: Ref) -> bytes:
         """The content, which is what it was when it was stored, or `BlobDamaged`."""
         self.check(ref)
-        data = self._storage.get(ref.key, limit=ref.size)
+        with self._missing(ref):
+            data = self._storage.get(ref.key, limit=ref.size)
         if digest_of(data) != ref.digest:
             raise self._damaged(ref, "its content does not match its name")
         return data
@@ -121,10 +123,18 @@ class Blobs:
 
     def _digest(self, ref: Ref) -> str:
         digest = blake2b(digest_size=32)
-        with self._storage.open(ref.key) as stream:
+        with self._missing(ref), self._storage.open(ref.key) as stream:
             while piece := stream.read(_PIECE):
                 digest.update(piece)
         return digest.hexdigest()
+
+    @contextmanager
+    def _missing(self, ref: Ref) -> Iterator[None]:
+        """Tell a blob that was collected since it was looked at as what it is."""
+        try:
+            yield
+        except NotFound as e:
+            raise self._damaged(ref, "it is missing") from e
 
     def _damaged(self, ref: Ref, what: str) -> BlobDamaged:
         place = f"{self._storage.uri}/{ref.key}"

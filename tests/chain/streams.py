@@ -47,6 +47,10 @@ State = dict[str, tuple[int, int]]
 """Key → how many events, and the sum of their offsets."""
 
 
+class NothingToDo(Exception):
+    """A plan without actions, which a command would not apply."""
+
+
 @contextmanager
 def in_memory() -> Iterator[Path]:
     """A directory, in memory where there is such a place: labs say what survives by themselves."""
@@ -182,8 +186,10 @@ def _read_state(stream: Stream, refs: Sequence[Ref]) -> State:
 def apply(stream: Stream, operation: str, *, reason: str = "a test", **change: object) -> Entry:
     """Plan a change and apply it, as a command does."""
     journal = StreamJournal(stream)
-    work = StreamChange(operation, **change).to_work()  # type: ignore[arg-type]
-    return journal.apply(journal.plan(work), Approval(myself(), reason))
+    plan = journal.plan(StreamChange(operation, **change).to_work())  # type: ignore[arg-type]
+    if not plan.actions:
+        raise NothingToDo(plan.title)
+    return journal.apply(plan, Approval(myself(), reason))
 
 
 def errors_of(stream: Stream, *, read: bool = True) -> list[str]:
