@@ -135,7 +135,8 @@ def _identify(stream: Stream, found: Evidence) -> None:
         found.foreign = True
         detail = "HEAD and the links are of different streams"
         if found.mark:
-            detail = f"the home remembers stream {found.mark.stream_id} under this name"
+            mark = f"{home_key(stream.name)} in the home"
+            detail = f"{mark} remembers stream {found.mark.stream_id} under this name"
         found.obstacles.append(rules.FOREIGN.at(stream.uri, detail))
 
 

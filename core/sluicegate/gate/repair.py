@@ -64,8 +64,11 @@ class Diagnosis:
         return self.base is None or self.base.number != self.found.newest
 
     def digest(self) -> str:
-        """What the plan of a repair depends on; epochs that were sealed since, only if it loses."""
-        wrong = sorted((each.code, each.place) for each in self.found.findings)
+        """What the plan of a repair depends on, wherever the stream lies.
+
+        On the newest link only if the stream goes back; else a job may have gone on since.
+        """
+        wrong = sorted(each.code for each in self.found.findings)
         parts = [wrong, self.damaged, self.unusable, self.below_floor]
         if self.loses:
             parts += [self.found.newest, self.base.digest if self.base else None]
