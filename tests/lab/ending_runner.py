@@ -53,6 +53,7 @@ FRESH = 4
 REPEATED = (1, 3, 5)
 CLOSING = 999
 _LATE_SECONDS = 10
+_NO_WORKER = "Timed out while waiting for the Python worker to connect back"
 _BATCH = "batch={}.json"
 # What makes a row of an aggregation that is written anew whenever it changes.
 _GROUP = ("window", "key")
@@ -201,7 +202,16 @@ def _batches(directory: Path) -> Iterator[tuple[int, Path]]:
 
 
 def run(recipe: Recipe, out: DataStreamWriter) -> tuple[StreamingQuery | None, str | None]:
-    """Run the query until it has read all there is; return it, and what it died of."""
+    """Run the query until it has read all there is; return it, and what it died of.
+
+    Spark waits ten seconds for a Python worker, which is too short on a machine that is busy with
+    something else. The query has not begun then, so it is started once more.
+    """
+    query, error = _run_once(recipe, out)
+    return _run_once(recipe, out) if error and _NO_WORKER in error else (query, error)
+
+
+def _run_once(recipe: Recipe, out: DataStreamWriter) -> tuple[StreamingQuery | None, str | None]:
     query = None
     try:
         if recipe.source == "python":

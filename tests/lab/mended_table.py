@@ -1,10 +1,12 @@
 """Every scenario on every version of Spark: `python -m tests.lab.mended_table [VERSION …]`.
 
-Writes docs/endings.md; fails if any query does not come out as it must.
+Writes docs/endings.md; fails if any query does not come out as it must. `--only NAME` tries the
+scenarios of one name and keeps what is known of the others.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -13,6 +15,7 @@ from pathlib import Path
 from tests.lab.endings import Ending, cases, copy_place, made, play_out
 from tests.lab.environments import ROOT, VERSIONS
 from tests.lab.mended import SCENARIOS, Mended, Untried, prepared
+from tests.lab.submitted import GOES_ON, SUBMIT, submit_twice
 from tests.spark.damage import Inapplicable
 
 PAGE = ROOT / "docs" / "endings.md"
@@ -28,29 +31,31 @@ but to restore a backup. `make lab` makes this page.
 
 """
 
+_SHOWN = 300
 Results = dict[str, dict[str, list[int]]]
 
 
-def main(versions: list[str]) -> int:
+def main(versions: list[str], only: str | None) -> int:
     """Run everything, write the page, and give 1 if anything was not as expected."""
     results: Results = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     wrong: list[str] = []
     for version in versions or VERSIONS:
-        results[version] = _try_all(version, wrong)
+        known = results.get(version, {}) if only else {}
+        results[version] = known | _try_all(version, only, wrong)
         KEPT.write_text(json.dumps(results, indent=1))
     PAGE.write_text(HEAD + _table(results))
     print("\n".join(wrong))
     return 1 if wrong else 0
 
 
-def _try_all(version: str, wrong: list[str]) -> dict[str, list[int]]:
+def _try_all(version: str, only: str | None, wrong: list[str]) -> dict[str, list[int]]:
     """Scenario → how many came out right, of how many."""
+    counts = _submit(version, wrong) if only in (None, SUBMIT) else {}
     lab = made(version)
-    counts: dict[str, list[int]] = {}
     with tempfile.TemporaryDirectory(prefix="mended-") as scratch:
         tried: list[tuple[Mended, Ending]] = []
         for number, scenario in enumerate(SCENARIOS):
-            if scenario.case not in cases(version):
+            if scenario.case not in cases(version) or only not in (None, scenario.name):
                 continue
             place = copy_place(lab / scenario.case, Path(scratch) / str(number) / scenario.case)
             try:
@@ -63,9 +68,18 @@ def _try_all(version: str, wrong: list[str]) -> dict[str, list[int]]:
         count[0] += scenario.holds(outcome)
         count[1] += 1
         if not scenario.holds(outcome):
-            told = f"{len(outcome.missing)} missing, {len(outcome.extra)} extra, {outcome.errors}"
+            causes = [error[:_SHOWN] for error in outcome.errors]
+            told = f"{len(outcome.missing)} missing, {len(outcome.extra)} extra, {causes}"
             wrong.append(f"{version}: {scenario.name}, {scenario.case}: {told}")
     return counts
+
+
+def _submit(version: str, wrong: list[str]) -> dict[str, list[int]]:
+    """The same for an application that keeps its positions in an offset store."""
+    with tempfile.TemporaryDirectory(prefix="submitted-") as scratch:
+        faults = submit_twice(version, Path(scratch))
+    wrong += [f"{version}: {SUBMIT}: {fault}" for fault in faults]
+    return {f"{SUBMIT} | {GOES_ON}": [0 if faults else 1, 1]}
 
 
 def _table(results: Results) -> str:
@@ -74,7 +88,8 @@ def _table(results: Results) -> str:
         "| what was done | how it comes out | " + " | ".join(f"Spark {v}" for v in versions) + " |",
         "|---" * (len(versions) + 2) + "|",
     ]
-    for name in dict.fromkeys(f"{s.name} | {s.comes_out}" for s in SCENARIOS):
+    names = [*(f"{s.name} | {s.comes_out}" for s in SCENARIOS), f"{SUBMIT} | {GOES_ON}"]
+    for name in dict.fromkeys(names):
         counts = [results[version].get(name) for version in versions]
         if any(counts):
             cells = [f"{count[0]} of {count[1]}" if count else "-" for count in counts]
@@ -83,4 +98,8 @@ def _table(results: Results) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("versions", nargs="*")
+    parser.add_argument("--only", metavar="NAME")
+    given = parser.parse_args()
+    sys.exit(main(given.versions, given.only))

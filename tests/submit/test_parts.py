@@ -14,6 +14,7 @@ from sluicegate.errors import NotFound, UsageError
 from sluicegate.spark.submit import Progress, Request, parse_conf, parse_list
 from sluicegate.spark.submit.command import build
 from sluicegate.spark.submit.launcher import find_spark_submit
+from sluicegate.spark.submit.outcome import read_failure
 from sluicegate.spark.submit.progress import ProgressPipe, decode, encode
 from sluicegate.spark.submit.properties import private_file, render
 from sluicegate.spark.submit.secrets import (
@@ -197,3 +198,26 @@ class TestProgress:
             pipe.path.write_bytes(line[10:])
             assert pipe.read(1) == [self.DONE]
         assert not pipe.path.parent.exists()
+
+
+class TestWhatALogTells:
+    def tail(self, tmp_path: Path, *lines: str) -> tuple[str, ...]:
+        log = tmp_path / "log"
+        log.write_text("\n".join(lines))
+        return read_failure(log, Secrets.of((), ()))[0]
+
+    def test_what_the_jvm_died_of_is_shown_even_if_it_says_more_afterwards(
+        self, tmp_path: Path
+    ) -> None:
+        thrown = ('Exception in thread "main" java.lang.IllegalStateException: no', "\tat Job.main")
+        after = [f"26/11/16 11:06:20 INFO SparkContext: {number}" for number in range(20)]
+        shown = self.tail(tmp_path, "begins", *thrown, "\tat x", *after)
+        assert shown[:3] == (*thrown, "…")
+        assert len(shown) == 10
+        assert shown[-1] == after[-1]
+
+    def test_otherwise_the_last_lines(self, tmp_path: Path) -> None:
+        lines = [f"line {number}" for number in range(20)]
+        assert self.tail(tmp_path, *lines) == tuple(lines[-10:])
+        lines[15] = "ValueError: x"
+        assert self.tail(tmp_path, *lines) == tuple(lines[-10:])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from sluicegate.spark.submit.secrets import Secrets
 _TAIL = 10
 _WIDEST = 300
 _TAIL_BYTES = 64 * 1024
+_THROWN = re.compile(r"Exception in thread |Caused by: |[\w.$]+(?:Error|Exception)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,13 @@ def _causes(log: Path, secrets: Secrets) -> list[Cause]:
 def _tail(log: Path) -> list[str]:
     with log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-        text = stream.read().decode(errors="replace")
-    return [_cut(line) for line in deque(text.splitlines(), maxlen=_TAIL)]
+        lines = stream.read().decode(errors="replace").splitlines()
+    tail = lines[-_TAIL:]
+    thrown = [at for at, line in enumerate(lines) if _THROWN.match(line)]
+    if thrown and thrown[-1] < len(lines) - len(tail):
+        # A JVM goes on to say how it shuts down; what it died of is above that.
+        tail = [*lines[thrown[-1] : thrown[-1] + 2], "…", *tail[3:]]
+    return [_cut(line) for line in tail]
 
 
 def _cut(line: str) -> str:
