@@ -29,8 +29,10 @@ def test_a_jar(sg: Sg, tmp_path: Path) -> None:
     build(tmp_path / "job.jar", pyspark())
     store = LockFileOffsetStore.create(str(tmp_path / "store"))
     store.save_many("billing", Positions({"events": {0: 41, 1: 7}}))
-    words = ("submit", "--app", "job.jar", "--class", "Job", "--master", "local[1]")
-    words = (*words, "--checkpoint", "checkpoint", "--conf", "spark.ui.enabled=false")
+    words = (
+        *("submit", "--app", "job.jar", "--class", "Job", "--master", "local[1]"),
+        *("--checkpoint", "checkpoint", "--conf", "spark.ui.enabled=false"),
+    )
     first = sg(*words, "--offsets-store", "store")
     assert first.returncode == 0, first.stderr
     assert first.stdout == 'starts at {"events":{"0":41,"1":7}}\nbatch 0\n'

@@ -9,12 +9,13 @@ from shlex import quote
 from typing import Any
 
 from sluicegate.errors import Corrupt, Drifted, SluicegateError
-from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
+from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
 from sluicegate.locks import FileLock
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.spark.change import fresh, operation, repair, reset, rollback, unfinished
 from sluicegate.spark.change.draft import Draft, Planner, newest_after, standing
 from sluicegate.spark.change.edits import Place, Roots, fingerprint
+from sluicegate.spark.change.history import entry_of, undone_operations
 from sluicegate.spark.change.operation import Operation, Progress
 from sluicegate.spark.change.record import ChangeRecord
 from sluicegate.spark.checkpoint import look_at, read_query_id
@@ -65,8 +66,8 @@ class CheckpointJournal:
 
     def history(self) -> list[Entry]:
         operations = operation.list_operations(self._roots)
-        undone = _undone(operations)
-        return [_entry(each, undone) for each in reversed(operations)]
+        undone = undone_operations(operations)
+        return [entry_of(each, undone) for each in reversed(operations)]
 
     def plan(self, work: Mapping[str, Any]) -> Plan:
         planner = self._planners.get(str(work.get("operation")))
@@ -147,7 +148,7 @@ class CheckpointJournal:
         unfinished.raise_barrier(copy, record.barrier, "the command that made it")
         fresh.copy_files(self._storage, copy, {})
         done = operation.perform({Place.CHECKPOINT: copy}, record, draft.edits)
-        return _entry(Operation(done, Progress.DONE), {})
+        return entry_of(Operation(done, Progress.DONE), {})
 
     def _plan_copy(self, work: Mapping[str, Any]) -> Plan:
         return self._as_plan(self._draft_copy(work), work)
@@ -165,7 +166,7 @@ class CheckpointJournal:
             sink=str(local_root(sink.uri).absolute()) if sink is not None else None,
         )
         done = operation.perform(self._roots, record, draft.edits)
-        return _entry(Operation(done, Progress.DONE), {})
+        return entry_of(Operation(done, Progress.DONE), {})
 
     def _record(self, draft: Draft, work: Mapping[str, Any], approval: Approval) -> ChangeRecord:
         """What the first operation on a checkpoint would write down."""
@@ -190,10 +191,10 @@ class CheckpointJournal:
         found = self._operation(str(work["undoes"]))
         if work["operation"] == _FINISH:
             operation.finish(self._roots, found.record)
-            return _entry(Operation(found.record, Progress.DONE), {})
+            return entry_of(Operation(found.record, Progress.DONE), {})
         operation.take_back(self._roots, found.record)
         settle(self._storage)
-        return _entry(Operation(found.record, Progress.TAKEN_BACK), {})
+        return entry_of(Operation(found.record, Progress.TAKEN_BACK), {})
 
     def _as_plan(self, draft: Draft, work: Mapping[str, Any]) -> Plan:
         files = Precondition("the files it changes", fingerprint(self._roots, draft.edits))
@@ -210,7 +211,7 @@ class CheckpointJournal:
     def _draft_undo(self, roots: Roots, work: Mapping[str, Any]) -> Draft:
         found = self._operation(str(work.get("undoes")))
         record = found.record
-        undone = _undone(operation.list_operations(roots))
+        undone = undone_operations(operation.list_operations(roots))
         if found.progress is not Progress.DONE:
             raise NothingToUndo(f"{record.id} cannot be undone: {found.progress.value}")
         if record.id in undone:
@@ -304,31 +305,3 @@ def _identity(storage: Storage) -> str | None:
         return read_query_id(storage)
     except SluicegateError:
         return None
-
-
-def _undone(operations: list[Operation]) -> dict[str, str]:
-    """Operation → the one that undid it, of those that were carried out."""
-    done = [each.record for each in operations if each.progress is Progress.DONE]
-    return undone_by([(record.id, record.undoes) for record in done])
-
-
-def _entry(found: Operation, undone: Mapping[str, str]) -> Entry:
-    record = found.record
-    undo = "yes" if found.progress is Progress.DONE else f"no: {found.progress.value}"
-    if found.progress.is_interrupted:
-        undo = "yes"
-    if record.id in undone:
-        undo = f"undone by {undone[record.id]}"
-    told = "" if found.progress is Progress.DONE else f"{found.progress.value}: "
-    return Entry(
-        id=record.id,
-        at=record.at,
-        kind=record.kind,
-        by=str(record.by),
-        summary=told + record.summary,
-        reason=record.reason,
-        undoes=record.undoes,
-        undo=undo,
-        plan_digest=record.plan_digest,
-        planned_by=record.planned_by,
-    )

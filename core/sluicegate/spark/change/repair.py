@@ -13,7 +13,7 @@ from sluicegate.positions import Positions, PositionsInvalid, from_spark
 from sluicegate.spark import rules
 from sluicegate.spark.change.draft import Draft, newest_after, standing
 from sluicegate.spark.change.edits import Place, Roots
-from sluicegate.spark.change.mends import Case, Healer, Mend, files, logs, merged, state
+from sluicegate.spark.change.mends import Case, Healer, Mend, logs, merged, sink, sources, state
 from sluicegate.spark.checkpoint import look_at
 from sluicegate.spark.verify import verify
 
@@ -32,10 +32,10 @@ HEALERS: dict[str, Healer] = {
     rules.STATE_CORRUPT.code: state.mend_state,
     rules.CRC_STALE.code: state.mend_checksum,
     rules.CRC_HIDDEN.code: state.mend_checksum,
-    rules.SOURCE_LOG_AHEAD.code: files.mend_source_ahead,
-    rules.SOURCE_LOG_GAP.code: files.mend_source_gap,
-    rules.SINK_LOG_GAP.code: files.mend_sink_gap,
-    rules.SINK_AHEAD.code: files.mend_sink_ahead,
+    rules.SOURCE_LOG_AHEAD.code: sources.mend_source_ahead,
+    rules.SOURCE_LOG_GAP.code: sources.mend_source_gap,
+    rules.SINK_LOG_GAP.code: sink.mend_sink_gap,
+    rules.SINK_AHEAD.code: sink.mend_sink_ahead,
 }
 
 _FOLLOWERS = (rules.SOURCE_LOG_AHEAD.code, rules.STATE_AHEAD.code)
