@@ -60,7 +60,10 @@ def restorable(stream: Stream, head: Link, number: int) -> Link:
         )
     problem = obstacle(stream, number)
     if problem is None:
-        return stream.chain.read(number)
+        try:
+            return stream.chain.read(number)
+        except LinkDamaged:
+            problem = "it was pruned just now"
     raise CannotGoBack(
         f"link {number} cannot be gone back to: {problem}; "
         f"the newest before it that can is {_nearest(stream, head, number)}"
