@@ -22,7 +22,26 @@ _SITE = "\tat org.apache.spark.sql.execution.streaming."
 _MORE = "\t... 20 more\n"
 _PATH = "file:/data/orders/checkpoint"
 
+_MALFORMED = "Log file was malformed: failed to read correct log version from "
+
 DAMAGE = [
+    # our own barriers
+    (
+        (
+            f"java.lang.IllegalStateException: {_MALFORMED}sluicegate: op-1 (rollback) was "
+            "interrupted; finish it with: sluicegate checkpoint repair /data/orders/checkpoint; "
+            "or take it back with: sluicegate undo /data/orders/checkpoint."
+        ),
+        "SG-CHANGE-INTERRUPTED",
+    ),
+    (
+        (
+            f"java.lang.IllegalStateException: {_MALFORMED}sluicegate: this checkpoint is not "
+            "complete; remove it and make it again: rm -r /new/orders; sluicegate checkpoint "
+            "relocate /data/orders/checkpoint /new/orders."
+        ),
+        "SG-COPY-INCOMPLETE",
+    ),
     # newest offsets file empty or cut
     (f"Failed to read log file {_PATH}/offsets/4. Incomplete log file", "SG-OFFSETS-EMPTY"),
     ("java.lang.IllegalStateException: Incomplete log file", "SG-OFFSETS-EMPTY"),

@@ -19,6 +19,15 @@ _JSON_CUT = (
     r"exception: Unexpected end-of-input",
 )
 _BATCH = r"\bbatch (?P<batch>\d{1,19}) doesn't exist"
+# What our own barriers say, which Spark repeats.
+_INTERRUPTED = (
+    r"sluicegate: op-\d{1,19} \(\S{1,20}\) was interrupted; finish it with: "
+    r"sluicegate checkpoint repair (?P<checkpoint>[^\s;]{1,1024})"
+)
+_NOT_COMPLETE = (
+    r"sluicegate: this checkpoint is not complete; remove it and make it again: "
+    r"rm -r (?P<checkpoint>[^\s;]{1,1024})"
+)
 
 _WRITE_ID = (
     "Write `metadata` anew with the original id, which older driver logs show as the query's id. "
@@ -42,6 +51,22 @@ _REWRITE_GAP = (
 )
 
 LOG_CAUSES = (
+    Cause(
+        rules.CHANGE_INTERRUPTED,
+        "Finish it, or take it back with `sluicegate undo`. Until then Spark refuses on purpose; "
+        "do not remove the offsets file that it cannot read.",
+        "checkpoint repair {checkpoint}",
+        texts=(_INTERRUPTED,),
+        first=True,
+    ),
+    Cause(
+        rules.COPY_INCOMPLETE,
+        "Remove the directory and make it again: the log says how. The original is as it was. Do "
+        "not remove the offsets file that Spark cannot read: it is what keeps the job from "
+        "starting on a part of a checkpoint.",
+        texts=(_NOT_COMPLETE,),
+        first=True,
+    ),
     Cause(
         rules.METADATA_MISSING,
         _WRITE_ID,

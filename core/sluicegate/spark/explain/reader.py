@@ -50,7 +50,7 @@ _WORDS = (
     "Exception", "exception", "Error", "sources", "batch", "metadata", "iterator", "assertion",
     "Stream ", "state", "log ", "LogVersion", "artition", "data may", "ffset", "active", "space",
     "uota", "denied", "scheme", "RocksDB", "rocksdb", "chema", "restarts", "recovering", "Copied",
-    "streaming", "node assignment", "bootstrap", "broker",
+    "streaming", "node assignment", "bootstrap", "broker", "sluicegate: ",
 )  # fmt: skip
 _CLASS = re.compile(r"[A-Z]_[A-Z]")
 
