@@ -1,0 +1,1 @@
+"""Exact deduplication: which stamps were seen, as intervals of sequences per producer."""

@@ -1,0 +1,193 @@
+"""Sets of numbers per key, as sorted disjoint intervals in numpy columns.
+
+An interval is half-open, `first` to `end`, in unsigned 64 bits, so that 2^63-1 can be in it. All
+algorithms work on one order of (key, number), encoded in one integer: directly if both fit into 64
+bits, and by rank where they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sluicegate.dedup.stamp import Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """Disjoint, not adjacent, ascending by key and number; `at` is when each last grew."""
+
+    keys: Column
+    first: Column
+    end: Column
+    at: Column
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are in them."""
+        return int((self.end - self.first).sum(dtype=np.uint64)) if len(self) else 0
+
+    def equals(self, other: Intervals) -> bool:
+        """Whether both hold the same numbers of the same keys."""
+        return (
+            np.array_equal(self.keys, other.keys)
+            and np.array_equal(self.first, other.first)
+            and np.array_equal(self.end, other.end)
+        )
+
+    def take(self, chosen: Column) -> Intervals:
+        """Some of them, by mask or by ascending index."""
+        return Intervals(self.keys[chosen], self.first[chosen], self.end[chosen], self.at[chosen])
+
+
+def nothing() -> Intervals:
+    """The empty set."""
+    whole, counts = np.empty(0, np.int64), np.empty(0, np.uint64)
+    return Intervals(whole, counts, counts, whole)
+
+
+def from_points(keys: Column, numbers: Column, at: int = 0) -> Intervals:
+    """The intervals of points that are ascending by key and number, each there once."""
+    if not len(keys):
+        return nothing()
+    numbers = numbers.astype(np.uint64, copy=False)
+    begins = np.empty(len(keys), bool)
+    begins[0] = True
+    np.not_equal(numbers[1:], numbers[:-1] + np.uint64(1), out=begins[1:])
+    begins[1:] |= keys[1:] != keys[:-1]
+    starts = np.flatnonzero(begins)
+    stops = np.append(starts[1:], len(keys)) - 1
+    ends = numbers[stops] + np.uint64(1)
+    return Intervals(keys[starts], numbers[starts], ends, np.full(len(starts), at))
+
+
+def union(sets: Sequence[Intervals]) -> Intervals:
+    """What is in any of the sets."""
+    sets = [each for each in sets if len(each)]
+    if not sets:
+        return nothing()
+    if len(sets) == 1:
+        return sets[0]
+    keys = np.concatenate([each.keys for each in sets])
+    first = np.concatenate([each.first for each in sets])
+    end = np.concatenate([each.end for each in sets])
+    at = np.concatenate([each.at for each in sets])
+    space = Space.of([keys], [first, end])
+    low = space.encode(keys, first)
+    order = np.argsort(low, kind="stable")
+    low = low[order]
+    reach = np.maximum.accumulate(space.encode(keys, end)[order])
+    begins = np.empty(len(low), bool)
+    begins[0] = True
+    np.greater(low[1:], reach[:-1], out=begins[1:])
+    starts = np.flatnonzero(begins)
+    stops = np.append(starts[1:], len(low)) - 1
+    chosen = order[starts]
+    newest = np.maximum.reduceat(at[order], starts)
+    return Intervals(keys[chosen], first[chosen], space.decode(reach[stops]), newest)
+
+
+def difference(one: Intervals, other: Intervals) -> Intervals:
+    """What is in the one and not in the other."""
+    if not len(one) or not len(other):
+        return one
+    keys = np.concatenate([one.keys, one.keys, other.keys, other.keys])
+    edges = np.concatenate([one.first, one.end, other.first, other.end])
+    space = Space.of([keys], [edges])
+    place = space.encode(keys, edges)
+    ours, theirs = len(one), len(other)
+    inside = np.repeat(np.array([1, -1, 0, 0]), [ours, ours, theirs, theirs])
+    outside = np.repeat(np.array([0, 0, 1, -1]), [ours, ours, theirs, theirs])
+    order = np.argsort(place, kind="stable")
+    place, keys, edges = place[order], keys[order], edges[order]
+    left = (np.cumsum(inside[order]) > 0) & (np.cumsum(outside[order]) == 0)
+    pieces = np.flatnonzero(left[:-1] & (place[:-1] < place[1:]))
+    origin = np.searchsorted(space.encode(one.keys, one.first), place[pieces], side="right") - 1
+    return Intervals(keys[pieces], edges[pieces], edges[pieces + 1], one.at[origin])
+
+
+class Lookup:
+    """A set made ready to be asked often, about numbers up to `highest`."""
+
+    def __init__(self, within: Intervals, highest: int) -> None:
+        self._within = within
+        top = max(int(within.end.max()), highest + 1) if len(within) else highest + 1
+        self._space: Space | None = Space.direct(top)
+        if self._space:
+            self._first = self._space.encode(within.keys, within.first)
+            self._end = self._space.encode(within.keys, within.end)
+
+    def overlapping(self, runs: Intervals) -> Column:
+        """Of every run whether any of its numbers is in the set."""
+        if not len(self._within) or not len(runs):
+            return np.zeros(len(runs), bool)
+        space, first, end = self._ready(runs.keys, runs.first, runs.end)
+        # The last interval that begins before the run ends; it overlaps if it ends after its start.
+        at = np.searchsorted(first, space.encode(runs.keys, runs.end), side="left") - 1
+        found: Column = (at >= 0) & (end[at] > space.encode(runs.keys, runs.first))
+        return found
+
+    def contains(self, keys: Column, numbers: Column) -> Column:
+        """Of every point whether it is in the set."""
+        if not len(self._within) or not len(keys):
+            return np.zeros(len(keys), bool)
+        space, first, end = self._ready(keys, numbers)
+        points = space.encode(keys, numbers)
+        at = np.searchsorted(first, points, side="right") - 1
+        found: Column = (at >= 0) & (points < end[at])
+        return found
+
+    def _ready(self, keys: Column, *numbers: Column) -> tuple[Space, Column, Column]:
+        within = self._within
+        high = max(int(keys.max()), int(within.keys.max()))
+        if self._space and self._space.has_room(high):
+            return self._space, self._first, self._end
+        space = Space.of([keys, within.keys], [*numbers, within.first, within.end])
+        return space, space.encode(within.keys, within.first), space.encode(within.keys, within.end)
+
+
+class Space:
+    """One order for pairs of key and number, both from 0."""
+
+    def __init__(self, bits: int, ranks: Column | None = None) -> None:
+        self._bits = bits
+        self._shift = np.uint64(bits)
+        self._mask = np.uint64((1 << bits) - 1)
+        self._ranks = ranks
+
+    @classmethod
+    def direct(cls, highest: int) -> Space | None:
+        """A space for numbers up to a highest, as they are; None if they leave no room for keys."""
+        bits = highest.bit_length()
+        return cls(bits) if bits < 64 else None
+
+    @classmethod
+    def of(cls, keys: Sequence[Column], numbers: Sequence[Column]) -> Space:
+        """The space that has room for these keys and numbers."""
+        space = cls.direct(max(int(each.max()) for each in numbers))
+        if space and space.has_room(max(int(each.max()) for each in keys)):
+            return space
+        ranks = np.unique(np.concatenate(list(numbers)))
+        return cls(len(ranks).bit_length(), ranks)
+
+    def has_room(self, key: int) -> bool:
+        """Whether keys up to this one fit."""
+        return self._bits + key.bit_length() <= 64
+
+    def encode(self, keys: Column, numbers: Column) -> Column:
+        """The pairs as integers in the same order."""
+        low = numbers if self._ranks is None else np.searchsorted(self._ranks, numbers)
+        encoded: Column = keys.astype(np.uint64)
+        encoded <<= self._shift
+        encoded |= low.astype(np.uint64, copy=False)
+        return encoded
+
+    def decode(self, encoded: Column) -> Column:
+        """The numbers of encoded pairs."""
+        low = encoded & self._mask
+        return low if self._ranks is None else self._ranks[low.astype(np.int64)]
