@@ -80,12 +80,12 @@ def decode(data: bytes, place: str) -> Table:
     try:
         # Not `read_table`, whose threads take longer than a partial of usual size.
         read = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    except (pa.ArrowException, OSError) as e:
+        kinds = {KEY: pa.string(), REPLACES: pa.bool_(), PRESENT: pa.bool_()}
+        if any(read.schema.get_field_index(n) < 0 or read[n].type != k for n, k in kinds.items()):
+            raise PartialInvalid(f"its columns are {read.schema.names}")
+        _rules(read)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, PartialInvalid) as e:
         raise PartialInvalid(f"{place} is not a partial: {e}", place=place) from e
-    kinds = {KEY: pa.string(), REPLACES: pa.bool_(), PRESENT: pa.bool_()}
-    if any(read.schema.get_field_index(n) < 0 or read[n].type != k for n, k in kinds.items()):
-        raise PartialInvalid(f"{place} is not a partial: {read.schema.names}", place=place)
-    _rules(read)
     return read
 
 
