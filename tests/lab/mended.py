@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sluicegate.journal import Approval
 from sluicegate.reset import ResetSpec, Scenario
-from sluicegate.spark.change import operation
+from sluicegate.spark.change import operation, unfinished
 from sluicegate.spark.change.edits import Place
 from sluicegate.spark.change.fresh import parse_offset, relocate, seed
 from sluicegate.spark.change.journal import CheckpointJournal
@@ -33,6 +33,7 @@ ME = Approval(myself(), "lab")
 RIGHT = "as an uninterrupted run"
 REREAD = "the re-read rows twice"
 REFUSES = "Spark refuses to start"
+CUT_AT_END = "relocate, cut at its end"
 
 # Damage that leaves nothing to mend or go back to; only a backup or the operator helps.
 _HOPELESS = (
@@ -53,18 +54,21 @@ class Untried(Exception):
 class Mended:
     """One scenario: the case it is tried on, what is done, and how it must come out.
 
-    What is done may lead to another place than the one it began in.
+    What is done may lead to another place than the one it began in. Where Spark is to refuse,
+    `says` is what its error must say.
     """
 
     name: str
     case: str
     do: Callable[[Made], Ending | None]
     comes_out: str = RIGHT
+    says: str = ""
 
     def holds(self, outcome: Outcome) -> bool:
         """Whether the query came out as it must."""
         if self.comes_out == REFUSES:
-            return len(outcome.errors) == 2 and all("sluicegate: op-1" in e for e in outcome.errors)
+            told = [self.says in error for error in outcome.errors]
+            return outcome.untouched and told == [True, True]
         if self.comes_out == REREAD:
             unharmed = outcome.untouched and not outcome.missing
             return not outcome.errors and unharmed and bool(outcome.extra)
@@ -138,6 +142,30 @@ def move(made: Made) -> Ending:
     kept = Kept.of(made.checkpoint)
     relocate(open_storage(str(made.checkpoint), read_only=True), str(target), {})
     return Ending("", made.root, target, untouched=kept)
+
+
+def move_a_part(made: Made) -> Ending:
+    """As if it was killed right before its end."""
+    ending = move(made)
+    assert ending.checkpoint
+    copy = open_storage(str(ending.checkpoint))
+    last = look_at(copy).last_batch
+    assert last is not None
+    unfinished.raise_barrier(copy, unfinished.barrier_key(last), "the command")
+    return ending
+
+
+def move_nearly_nothing(made: Made) -> Ending:
+    """As if it was killed right after its beginning: there is the barrier and nothing else."""
+    ending = move_a_part(made)
+    assert ending.checkpoint
+    last = look_at(open_storage(str(ending.checkpoint))).last_batch
+    for path in list(ending.checkpoint.rglob("*")):
+        if path.is_file() and path != ending.checkpoint / "offsets" / str(last):
+            path.unlink()
+    for name in ("commits", "sources", "state"):
+        shutil.rmtree(ending.checkpoint / name, ignore_errors=True)
+    return ending
 
 
 def move_with_input(made: Made) -> Ending:
@@ -250,10 +278,12 @@ def _scenarios() -> list[Mended]:
         Mended("reset --into", "stateless-once", reset_into, REREAD),
         Mended("seed", "stateless-python", seed_anew),
     ]
-    found += [
-        Mended("interrupted", case, interrupt, REFUSES)
-        for case in ("stateless-parquet", "agg-hdfs")
-    ]
+    for case in ("stateless-parquet", "agg-hdfs"):
+        found += [
+            Mended("interrupted", case, interrupt, REFUSES, "sluicegate: op-1"),
+            Mended(CUT_AT_END, case, move_a_part, REFUSES, "sluicegate: this checkpoint is not"),
+            Mended("relocate, cut at its beginning", case, move_nearly_nothing, REFUSES),
+        ]
     for damage in DAMAGES:
         if damage.codes and not set(damage.codes) & set(_HOPELESS):
             found += [

@@ -20,6 +20,7 @@ TRIED = {
     ("reset", "stateless-parquet"),
     ("reset", "agg-hdfs-once"),
     ("interrupted", "agg-hdfs"),
+    ("relocate, cut at its beginning", "agg-hdfs"),
     ("offsets cut", "agg-hdfs"),
     ("newest commit empty", "stateless-parquet"),
     ("newest delta cut", "join-hdfs"),
