@@ -91,7 +91,7 @@ class Worker:
 
 def job(worker: Worker) -> None:
     """Seals epochs as the run that claimed the stream, until somebody else takes over."""
-    while worker.goes_on(0.3):
+    while worker.goes_on(0.2):
         force = worker.chance.random() < 0.1
         try:
             with worker.gate.claim(app=f"job {worker.number}", force=force) as run:
@@ -114,7 +114,7 @@ def job(worker: Worker) -> None:
 
 
 def compactor(worker: Worker) -> None:
-    while worker.goes_on(0.3):
+    while worker.goes_on(1.0):
         try:
             worker.done(compact(worker.gate))
         except (*REFUSED, *UNSEALED) as e:
@@ -123,7 +123,7 @@ def compactor(worker: Worker) -> None:
 
 def pruner(worker: Worker) -> None:
     """Keeps some of the newest; what it gives up is archived first, for the replay."""
-    while worker.goes_on(1.0):
+    while worker.goes_on(2.0):
         head = worker.gate.head()
         for number in range(head.floor, head.number + 1):
             name = f"{number:020d}.link"
@@ -140,13 +140,13 @@ def pruner(worker: Worker) -> None:
 
 def collector(worker: Worker) -> None:
     """Without any grace: what an epoch wrote and has not sealed is gone."""
-    while worker.goes_on(0.8):
+    while worker.goes_on(1.5):
         collect.sweep(worker.stream, grace=0.0)
 
 
 def operator(worker: Worker) -> None:
     """Rolls back, with and without force; the reason says what it was decided on."""
-    while worker.goes_on(0.8):
+    while worker.goes_on(2.5):
         head = worker.gate.head()
         force = worker.chance.random() < 0.5
         mark = worker.mark()
@@ -162,7 +162,7 @@ def operator(worker: Worker) -> None:
 
 
 def balancer(worker: Worker) -> None:
-    while worker.goes_on(0.8):
+    while worker.goes_on(2.5):
         head = worker.gate.head()
         blob = worker.stream.blobs.put(str(worker.mark()).encode())
         mark = worker.mark()
@@ -176,7 +176,7 @@ def balancer(worker: Worker) -> None:
 
 def verifier(worker: Worker) -> None:
     """Finds nothing wrong, whatever the others do."""
-    while worker.goes_on(0.6):
+    while worker.goes_on(1.0):
         found = errors_of(worker.stream)
         assert not found, found
         worker.write("verified")
@@ -204,7 +204,7 @@ def main(root: Path, seconds: float) -> None:
     end = time.monotonic() + seconds
     kills = 0
     while time.monotonic() < end:
-        time.sleep(chance.uniform(0.02, 0.2))
+        time.sleep(chance.uniform(0.02, 0.3))
         number = chance.randrange(len(roles))
         os.kill(pids[number], signal.SIGKILL)
         _, status = os.waitpid(pids[number], 0)

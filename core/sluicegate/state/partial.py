@@ -80,9 +80,7 @@ def decode(data: bytes, place: str) -> Table:
     try:
         # Not `read_table`, whose threads take longer than a partial of usual size.
         read = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-        kinds = {KEY: pa.string(), REPLACES: pa.bool_(), PRESENT: pa.bool_()}
-        if any(read.schema.get_field_index(n) < 0 or read[n].type != k for n, k in kinds.items()):
-            raise PartialInvalid(f"its columns are {read.schema.names}")
+        _check_own(read)
         _rules(read)
     except (pa.ArrowException, OSError, UnicodeDecodeError, PartialInvalid) as e:
         raise PartialInvalid(f"{place} is not a partial: {e}", place=place) from e
@@ -132,6 +130,14 @@ def _since_replaced(rows: Table) -> Table:
         pc.is_null(joined[_START]), pc.greater_equal(joined[_ORDER], joined[_START])
     )
     return joined.filter(kept).drop_columns([_START]).sort_by(_ORDER)
+
+
+def _check_own(partial: Table) -> None:
+    import pyarrow as pa
+
+    kinds = {KEY: pa.string(), REPLACES: pa.bool_(), PRESENT: pa.bool_()}
+    if any(partial.schema.get_field_index(n) < 0 or partial[n].type != kinds[n] for n in kinds):
+        raise PartialInvalid(f"its columns are {partial.schema.names}")
 
 
 def _rules(partial: Table) -> dict[str, Merge]:
