@@ -16,6 +16,7 @@ from sluicegate.spark.change.fresh import (
     parse_offset,
     plan_relocate,
     plan_seed,
+    relocate,
     write_copy,
     write_seed,
 )
@@ -171,6 +172,26 @@ def _check_half(cut: Cut, after: Tree, plain: Tree) -> None:
         journal.apply(plan, ME)
         assert tree(root) == wanted, (cut, way)
         shutil.rmtree(root)
+
+
+class TestWhatIsNotCopied:
+    def test_into_itself(self, tmp_path: Path) -> None:
+        source = open_storage(str(write_source(tmp_path / "source")), read_only=True)
+        (tmp_path / "link").symlink_to(tmp_path / "source")
+        before = tree(tmp_path / "source")
+        for place in ("source/new", "source/_sluicegate/copy", "link/new"):
+            with pytest.raises(SluicegateError, match="is inside of"):
+                plan_relocate(source, str(tmp_path / place), {})
+            with pytest.raises(SluicegateError, match="is inside of"):
+                relocate(source, str(tmp_path / place), {})
+        assert tree(tmp_path / "source") == before
+
+    def test_a_link(self, tmp_path: Path) -> None:
+        root = write_source(tmp_path / "source")
+        (root / "commits/1").rename(tmp_path / "elsewhere")
+        (root / "commits/1").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(SluicegateError, match="commits/1 is a link"):
+            plan_relocate(open_storage(str(root), read_only=True), str(tmp_path / "new"), {})
 
 
 class TestSeedOfOtherSources:

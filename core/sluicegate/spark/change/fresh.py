@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 
-from sluicegate.errors import SluicegateError
+from sluicegate.errors import SluicegateError, UnsupportedFormat, UsageError
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions, PositionsInvalid, to_spark
 from sluicegate.spark.change import unfinished
@@ -90,7 +90,7 @@ def plan_seed(uri: str, start: Start, query_id: str) -> Plan:
 
 def seed(uri: str, start: Start, query_id: str) -> None:
     """Make the checkpoint that `plan_seed` describes."""
-    write_seed(_made(uri), start, query_id)
+    write_seed(new_directory(uri), start, query_id)
 
 
 def write_seed(storage: Storage, start: Start, query_id: str) -> None:
@@ -109,6 +109,7 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
     """A copy of a checkpoint that can be started where it lies; the source stays as it is."""
     root = local_root(destination).absolute()
     _refuse_occupied(root)
+    _refuse_inside(source, root)
     unfinished.refuse_unfinished(source)
     files = list(_files(source))
     changed = [key for key in files if has_paths(key)]
@@ -129,7 +130,8 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
 
 def relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Storage:
     """Make the copy that `plan_relocate` describes."""
-    storage = _made(destination)
+    _refuse_inside(source, local_root(destination).absolute())
+    storage = new_directory(destination)
     write_copy(source, storage, moves)
     return storage
 
@@ -152,9 +154,11 @@ def copy_files(source: Storage, storage: Storage, moves: Mapping[str, str]) -> N
         storage.put_if_absent(key, pieces)
 
 
-def new_directory(destination: str) -> Storage:
+def new_directory(uri: str) -> LocalStorage:
     """An empty directory for a checkpoint, or a refusal if something is there."""
-    return _made(destination)
+    root = local_root(uri).absolute()
+    _refuse_occupied(root)
+    return LocalStorage.create(root)
 
 
 def cut_over(source: str, destination: str) -> list[str]:
@@ -169,12 +173,6 @@ def _text(start: Start) -> str:
     if isinstance(start, str):
         return start
     return json.dumps(to_spark(start), separators=(",", ":"))
-
-
-def _made(uri: str) -> LocalStorage:
-    root = local_root(uri).absolute()
-    _refuse_occupied(root)
-    return LocalStorage.create(root)
 
 
 def _root(storage: Storage) -> str:
@@ -193,6 +191,14 @@ def _refuse_occupied(root: Path) -> None:
     )
 
 
+def _refuse_inside(source: Storage, root: Path) -> None:
+    if root.resolve().is_relative_to(Path(_root(source)).resolve()):
+        raise UsageError(
+            f"{root} is inside of {source.uri}, which a copy leaves as it is",
+            hint="name a directory elsewhere",
+        )
+
+
 def _files(storage: Storage, directory: str = "") -> Iterator[str]:
     """Every file that belongs to the checkpoint; not what is temporary or ours."""
     for entry in storage.list(directory):
@@ -200,7 +206,14 @@ def _files(storage: Storage, directory: str = "") -> Iterator[str]:
         if entry.kind == "directory":
             if key != HOME:
                 yield from _files(storage, key)
-        elif entry.kind == "file" and not (TEMPORARY.fullmatch(entry.name) or is_stale_sum(key)):
+        elif entry.kind != "file":
+            place = f"{storage.uri}/{key}"
+            raise UnsupportedFormat(
+                f"{place} is a link or special file, which a copy would lack",
+                hint="put the file itself in its place",
+                place=place,
+            )
+        elif not (TEMPORARY.fullmatch(entry.name) or is_stale_sum(key)):
             yield key
 
 
