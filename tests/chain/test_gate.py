@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sluicegate import saved_plan, v1
-from sluicegate.blobs import Ref
+from sluicegate.blobs import BlobDamaged, Ref
 from sluicegate.chain import hint as hints
 from sluicegate.chain.errors import ChainDamaged, ChainShort, HeadDamaged
 from sluicegate.chain.hint import HEAD, Hint
@@ -252,10 +252,26 @@ class TestClaim:
 
     def test_a_run_that_is_over_can_be_taken_up_under_its_name(self, gate: Gate) -> None:
         """A cluster manager may restart a driver with the arguments of the first one."""
-        for _ in range(2):
-            with gate.claim(run="again") as run:
-                seal(run)
+        with gate.claim(run="again") as first:
+            seal(first)
+        with gate.claim(run="again") as second:
+            for _ in range(2):
+                with pytest.raises(SplitBrainCommit, match="again"):
+                    seal(first)
+                with pytest.raises(SplitBrainCommit, match="again"):
+                    first.refresh()
+                seal(second)
         check(gate.stream)
+
+    def test_a_stream_whose_state_is_lost_is_not_started(self, root: Path, gate: Gate) -> None:
+        """What a job seals on top of it would have to be given up, too."""
+        ref = gate.head().partials
+        assert ref
+        (root / NAME / ref.key).unlink()
+        before = numbers(root)
+        with pytest.raises(BlobDamaged, match="missing"), gate.claim():
+            pass
+        assert numbers(root) == before
 
     def test_two_at_once_one_is_refused(self, root: Path, gate: Gate) -> None:
         """The other one came between the look at the head and the append."""
@@ -323,8 +339,10 @@ class TestSeal:
         """Sealed twice they would count twice, and nothing would tell."""
         with gate.claim() as run:
             epoch = epoch_after(gate, run.link)
-            with pytest.raises(UsageError, match="no position"):
-                run.seal(replace(epoch, end=epoch.start))
+            still = replace(epoch, end=epoch.start)
+            for each in (still, replace(still, events=0), replace(still, partials={})):
+                with pytest.raises(UsageError, match="no position"):
+                    run.seal(each)
             run.seal(replace(epoch, end=epoch.start, events=0, partials={}))
 
     @pytest.mark.parametrize("how", ["rollback", "reset", "repair", "import"])
@@ -350,9 +368,7 @@ class TestSeal:
             assert gate.head().digest == head.digest
         assert gate.head().kind is Kind(how)
 
-    def test_it_is_fenced_though_links_between_are_damaged(
-        self, root: Path, gate: Gate
-    ) -> None:
+    def test_it_is_fenced_though_links_between_are_damaged(self, root: Path, gate: Gate) -> None:
         with gate.claim() as run:
             with Gate(opened(root)).claim(force=True) as other:
                 lost = [seal(other).number, seal(other).number]
@@ -446,6 +462,23 @@ class TestSeal:
         assert head.epoch in (4, 5)
         go_on(gate.stream)
         check(gate.stream)
+
+    def test_an_interrupted_seal_stops_the_writer_too(self, root: Path, gate: Gate) -> None:
+        """Ctrl-C may come after the link was made."""
+        sealing = False
+
+        def interrupt(_number: int, made: str) -> None:
+            if sealing and made == "rename HEAD":
+                raise KeyboardInterrupt
+
+        with Gate(opened(root, Disk(root).process(interrupt))).claim() as run:
+            epoch = epoch_after(gate, run.link)
+            sealing = True
+            with pytest.raises(KeyboardInterrupt):
+                run.seal(epoch)
+            with pytest.raises(WriterStopped):
+                run.seal(epoch)
+        assert check(gate.stream).epoch == 5
 
     def test_created_at_never_goes_back(self, gate: Gate, monkeypatch: Any) -> None:
         future = time.time() + 1000

@@ -143,8 +143,8 @@ class EpochDraft:
                     f"{'nothing' if reached is None else reached}",
                     hint="keep the position of a partition that is gone",
                 )
-        if self.epoch.events and start == end:
-            raise UsageError("the epoch has events, but moves no position")
+        if (self.epoch.events or self.epoch.partials) and start == end:
+            raise UsageError("the epoch counts something, but moves no position")
 
     def _refuse(self, link: Link) -> None:
         """The error, if a link came first that this epoch cannot follow."""

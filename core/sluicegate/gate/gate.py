@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from shlex import quote
 from typing import Any
 
-from sluicegate.blobs import Ref
+from sluicegate.blobs import BlobDamaged, Ref
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import (
@@ -104,7 +104,7 @@ class Gate:
             while True:
                 if head.number < base.number or head.stream_id != base.stream_id:
                     raise StorageFailed(f"{self.stream.uri} went back behind link {base.number}")
-                link = draft.on(head, self._since(base, head), self.stream.blobs)
+                link = draft.on(head, self.since(base, head), self.stream.blobs)
                 if link is None:
                     return None
                 self._check_refs(link, head)
@@ -126,10 +126,11 @@ class Gate:
         with ExitStack() as stack:
             # Before the link, so that whoever sees the claim also sees that it is alive.
             stack.enter_context(self.stream.run_lock(run).hold(timeout=0))
-            head = self.head()
+            with self.stream.referring():
+                head = self.head()
+                # Epochs on top of a state that is not there would be lost with it.
+                self._check_refs(head)
             check_pins(head, pins)
-            # Epochs on top of a state that is not there would be lost with it.
-            self._check_refs(head)
             # One that had our own name is gone: we hold its lock.
             if not force and head.writer != run:
                 self.refuse_living(head)
@@ -163,7 +164,7 @@ class Gate:
         holders = [h.describe() for h in lock.holders() if h.who.process_state() != GONE]
         return f"run {head.writer}, " + ("; ".join(holders) or "which left no note")
 
-    def _since(self, base: Link, head: Link) -> list[Link]:
+    def since(self, base: Link, head: Link) -> list[Link]:
         """What came after the base; what was pruned or damaged since is not known any more."""
         since: list[Link] = []
         first = max(base.number + 1, head.floor)
@@ -192,10 +193,15 @@ class Run:
         self._app = app
         self._stopped = False
 
+    @property
+    def stream(self) -> Stream:
+        """The stream that it runs on."""
+        return self._gate.stream
+
     def seal(self, epoch: Epoch) -> Link:
         """Seal an epoch, durably; the errors say whether to route again or to stop."""
         if self._stopped:
-            raise WriterStopped("an earlier seal of this run failed in the storage")
+            raise WriterStopped("an earlier seal of this run was interrupted, or failed to write")
         if epoch.generation != self.link.generation:
             raise StaleGeneration(
                 f"this run began at generation {self.link.generation}, its epoch is of "
@@ -204,7 +210,10 @@ class Run:
         draft = EpochDraft(self.id, epoch, Signature(app=self._app))
         try:
             link = self._gate.append(draft, self.link)
-        except (StorageFailed, OSError):
+        except (Fenced, Locked, UsageError, BlobDamaged):
+            # Refused before anything was written.
+            raise
+        except BaseException:
             # It may or may not be durable. Only a new start can tell, by reading the chain.
             self._stopped = True
             raise
@@ -215,7 +224,8 @@ class Run:
     def refresh(self) -> Link:
         """The head as it is now, to route the next epoch by; errors as for `seal`."""
         head = self._gate.head()
-        if head.writer != self.id or head.generation != self.link.generation:
+        again = any(link.kind is Kind.CLAIM for link in self._gate.since(self.link, head))
+        if again or head.writer != self.id or head.generation != self.link.generation:
             raise _overtaken(self._gate.stream, self.link, head)
         self.link = head
         return head
