@@ -1,7 +1,7 @@
 """Every scenario on every version of Spark: `python -m tests.lab.mended_table [VERSION …]`.
 
-Writes docs/endings.md; fails if any query does not come out as it must. `--only NAME` tries the
-scenarios of one name and keeps what is known of the others.
+Writes docs/endings.md; fails if any query does not come out as it must. `--only NAME …` tries the
+scenarios of these names and keeps what is known of the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHOWN = 300
 Results = dict[str, dict[str, list[int]]]
 
 
-def main(versions: list[str], only: str | None) -> int:
+def main(versions: list[str], only: list[str]) -> int:
     """Run everything, write the page, and give 1 if anything was not as expected."""
     results: Results = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     wrong: list[str] = []
@@ -48,14 +48,14 @@ def main(versions: list[str], only: str | None) -> int:
     return 1 if wrong else 0
 
 
-def _try_all(version: str, only: str | None, wrong: list[str]) -> dict[str, list[int]]:
+def _try_all(version: str, only: list[str], wrong: list[str]) -> dict[str, list[int]]:
     """Scenario → how many came out right, of how many."""
-    counts = _submit(version, wrong) if only in (None, SUBMIT) else {}
+    counts = _submit(version, wrong) if not only or SUBMIT in only else {}
     lab = made(version)
     with tempfile.TemporaryDirectory(prefix="mended-") as scratch:
         tried: list[tuple[Mended, Ending]] = []
         for number, scenario in enumerate(SCENARIOS):
-            if scenario.case not in cases(version) or only not in (None, scenario.name):
+            if scenario.case not in cases(version) or (only and scenario.name not in only):
                 continue
             place = copy_place(lab / scenario.case, Path(scratch) / str(number) / scenario.case)
             try:
@@ -100,6 +100,6 @@ def _table(results: Results) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="*")
-    parser.add_argument("--only", metavar="NAME")
+    parser.add_argument("--only", metavar="NAME", nargs="+", default=[])
     given = parser.parse_args()
     sys.exit(main(given.versions, given.only))
