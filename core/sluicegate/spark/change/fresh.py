@@ -14,6 +14,7 @@ from sluicegate.errors import SluicegateError, UnsupportedFormat, UsageError
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions, PositionsInvalid, to_spark
 from sluicegate.spark.change import unfinished
+from sluicegate.spark.change.logs import in_blocks
 from sluicegate.spark.change.operation import HOME
 from sluicegate.spark.change.paths import has_paths, is_stale_sum, parse_moves, rewritten
 from sluicegate.spark.checkpoint import METADATA, look_at
@@ -150,7 +151,8 @@ def copy_files(source: Storage, storage: Storage, moves: Mapping[str, str]) -> N
     """Copy every file of a checkpoint, with the paths that have changed."""
     every = {_root(source): _root(storage), **moves}
     for key in _files(source):
-        pieces = rewritten(source, key, every) if has_paths(key) else _pieces(source, key)
+        has_moved = has_paths(key)
+        pieces = in_blocks(rewritten(source, key, every)) if has_moved else _pieces(source, key)
         storage.put_if_absent(key, pieces)
 
 

@@ -110,7 +110,7 @@ def _entries(log: Log, compact: str, wanted: range) -> Pieces:
             if whole(parse_object(line.decode(), place), "batchId", place) in wanted:
                 yield b"\n" + line
 
-    return lambda: _in_blocks(pieces())
+    return lambda: in_blocks(pieces())
 
 
 def repeated(log: Log, names: Sequence[str], own: Sequence[bytes] = ()) -> Pieces:
@@ -121,7 +121,7 @@ def repeated(log: Log, names: Sequence[str], own: Sequence[bytes] = ()) -> Piece
         for line in chain(chain.from_iterable(_lines(log, name) for name in names), own):
             yield b"\n" + line
 
-    return lambda: _in_blocks(pieces())
+    return lambda: in_blocks(pieces())
 
 
 def _lines(log: Log, name: str) -> Iterator[bytes]:
@@ -133,7 +133,7 @@ def _lines(log: Log, name: str) -> Iterator[bytes]:
         yield from (line for line in lines if line)
 
 
-def _in_blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def in_blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes in blocks: a compact file has millions of lines, and each is a write."""
     block = bytearray()
     for piece in pieces:
