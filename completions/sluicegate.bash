@@ -63,7 +63,7 @@ _sluicegate_at() {
     '')
         group=1 options=(--home --config --json --no-color --version -h --help)
         case $2 in
-        0) kind=words choices=(init demo status explain checkpoint offsets state audit submit history undo apply locks doctor) ;;
+        0) kind=words choices=(init demo status explain checkpoint offsets dedup state audit submit history undo apply locks doctor) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -321,6 +321,46 @@ _sluicegate_at() {
         0) kind=files ;;
         --consumer) kind=text ;;
         --topic) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    dedup)
+        group=1 options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=words choices=(stats check compact) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'dedup stats')
+        options=(--as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'dedup check')
+        options=(--as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=text ;;
+        [0-9]*) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'dedup compact')
+        options=(--retain --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --retain) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;

@@ -30,6 +30,7 @@ function __sluicegate_is_group -a wanted
         '' \
         checkpoint \
         offsets \
+        dedup \
         state \
         locks
 end
@@ -164,6 +165,21 @@ function __sluicegate_takes_value -a wanted
         'offsets delete --expires' \
         'offsets delete --home' \
         'offsets delete --config' \
+        'dedup --home' \
+        'dedup --config' \
+        'dedup stats --as' \
+        'dedup stats --home' \
+        'dedup stats --config' \
+        'dedup check --as' \
+        'dedup check --home' \
+        'dedup check --config' \
+        'dedup compact --retain' \
+        'dedup compact --as' \
+        'dedup compact --reason' \
+        'dedup compact --plan-out' \
+        'dedup compact --expires' \
+        'dedup compact --home' \
+        'dedup compact --config' \
         'state --home' \
         'state --config' \
         'state show --link' \
@@ -231,6 +247,7 @@ complete -c sluicegate -n '__sluicegate_at ""' -a status -d 'show every named ta
 complete -c sluicegate -n '__sluicegate_at ""' -a explain -d 'name the cause of a driver log\'s error and the command to type'
 complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints, mend them and move them'
 complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show, move, export and import positions'
+complete -c sluicegate -n '__sluicegate_at ""' -a dedup -d 'look into the dedup log of gated streams, and compact it'
 complete -c sluicegate -n '__sluicegate_at ""' -a state -d 'look into the state of gated streams'
 complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
 complete -c sluicegate -n '__sluicegate_at ""' -a submit -d 'start a Spark application from the right place, and stay with it'
@@ -517,6 +534,40 @@ complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l config -r -F -d 
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -a stats -d 'show what the dedup log knows and costs'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -a check -d 'was this stamp seen, and when?'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -a compact -d 'merge the dedup log; give up what is old'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "dedup"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "dedup stats" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "dedup stats"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "dedup check"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "dedup check"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "dedup check"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "dedup check"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "dedup check"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "dedup check"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "dedup compact" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l retain -r -f -d 'give up what did not grow for so long'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "state"' -a show -d 'show keys and bytes of every shard'
 complete -c sluicegate -n '__sluicegate_at "state"' -a compact -d 'merge the partials of every shard'
 complete -c sluicegate -n '__sluicegate_at "state"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'

@@ -28,7 +28,7 @@ LAYERS = [
     ("offsets",),
     ("init",),
     ("spark",),
-    ("dedup", "state"),
+    ("dedup", "shards", "state"),
     ("chain",),
     ("gate",),
     ("pipeline",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 GROUPS = {
     "checkpoint": "look into checkpoints, mend them and move them",
     "offsets": "show, move, export and import positions",
+    "dedup": "look into the dedup log of gated streams, and compact it",
     "state": "look into the state of gated streams",
     "locks": "see who holds which lock",
 }
@@ -30,6 +31,9 @@ COMMANDS = {
     "offsets export": "write positions as Spark JSON, Kafka CSV or rpk text",
     "offsets import": "set positions from a file or from another layout",
     "offsets delete": "forget positions",
+    "dedup stats": "show what the dedup log knows and costs",
+    "dedup check": "was this stamp seen, and when?",
+    "dedup compact": "merge the dedup log; give up what is old",
     "state show": "show keys and bytes of every shard",
     "state compact": "merge the partials of every shard",
     "audit": "did it lose or double anything?",

@@ -262,10 +262,9 @@ def _is_directory(uri: str) -> bool:
 
 def _detect_directory(storage: Storage) -> tuple[TargetKind, str] | None:
     entries = {entry.name: entry.kind for entry in storage.list()}
-    if entries.get("chain") == "directory":
-        return TargetKind.STREAM, "it has chain/"
-    if _frame_kind(storage, "HEAD") == "head":
-        return TargetKind.STREAM, "it has HEAD, but no chain/"
+    has_chain = entries.get("chain") == "directory"
+    if has_chain or _frame_kind(storage, "HEAD") == "head":
+        return TargetKind.STREAM, "it has chain/" if has_chain else "it has HEAD, but no chain/"
     # Two of them, so that a damaged checkpoint that lost some is still recognised.
     marks = [name for name, kind in _SPARK_MARKS if entries.get(name) == kind]
     if len(marks) >= 2:

@@ -70,8 +70,8 @@ class Link:
     `changed` is the number of the newest link before this one that is not an epoch, so that the
     history need not read the epochs. `lineage` are the numbers whose epochs are part of the
     stream; what was rolled back is not. `sequence` counts the events included, `epoch` the epochs
-    ever sealed; `partials` is what an epoch changed. `digest` is known of links that were read or
-    written.
+    ever sealed; `partials` and `stamps` are what an epoch changed and saw. `digest` is known of
+    links that were read or written.
     """
 
     stream: str
@@ -98,6 +98,7 @@ class Link:
     state: Manifest = Manifest()
     dedup: Manifest = Manifest()
     partials: Ref | None = None
+    stamps: Ref | None = None
     assignment: Ref | None = None
     operators: Ref | None = None
     pins: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +108,9 @@ class Link:
     @property
     def refs(self) -> tuple[Ref, ...]:
         """The blobs it refers to itself; manifests refer to more."""
-        single = [ref for ref in (self.partials, self.assignment, self.operators) if ref]
+        single = [
+            ref for ref in (self.partials, self.stamps, self.assignment, self.operators) if ref
+        ]
         return (*self.state.refs, *self.dedup.refs, *single)
 
     def includes(self, number: int) -> bool:
@@ -174,6 +177,7 @@ def _fields(link: Link) -> dict[str, Any]:
         "state": _from_manifest(link.state),
         "dedup": _from_manifest(link.dedup),
         "partials": link.partials.fields() if link.partials else None,
+        "stamps": link.stamps.fields() if link.stamps else None,
         "assignment": link.assignment.fields() if link.assignment else None,
         "operators": link.operators.fields() if link.operators else None,
         "pins": dict(link.pins),
@@ -215,6 +219,7 @@ def _link(fields: Mapping[str, Any]) -> Link:
         state=_to_manifest(fields["state"]),
         dedup=_to_manifest(fields["dedup"]),
         partials=_ref_or_none(fields["partials"]),
+        stamps=_ref_or_none(fields["stamps"]),
         assignment=_ref_or_none(fields["assignment"]),
         operators=_ref_or_none(fields["operators"]),
         pins=_map(fields["pins"]),
@@ -222,7 +227,7 @@ def _link(fields: Mapping[str, Any]) -> Link:
     )
 
 
-_FIELD_COUNT = 28
+_FIELD_COUNT = 29
 
 
 def _from_positions(positions: Positions) -> dict[str, list[list[int]]]:

@@ -1,8 +1,8 @@
 """Segments: what a ledger knows as a Parquet file, which Spark and DuckDB read as it is.
 
 Columns: `producer` (text), `partition` (int32), `first` and `last` (int64, both included), `at`
-(int64, milliseconds since 1970: when the interval last grew), `expired` (true: below a floor; whether
-these were seen is not known any more). Sorted by producer, partition, expired first, number.
+(int64, milliseconds since 1970: when the interval last grew), `expired` (true: below a floor, where
+it is not known any more what was seen). Sorted by producer, partition, expired first, number.
 """
 
 from __future__ import annotations

@@ -17,10 +17,12 @@ from sluicegate.plan import Action, Precondition
 from sluicegate.positions import Positions, from_spark, to_spark
 from sluicegate.reset import Partition
 
-ROLLBACK, RESET, COMPACT, PRUNE, REPAIR, IMPORT, DEPOSE = OPERATIONS = (
+ROLLBACK, RESET, COMPACT, DEDUP, RESTORE, PRUNE, REPAIR, IMPORT, DEPOSE = OPERATIONS = (
     "rollback",
     "reset",
     "compact",
+    "compact-dedup",
+    "restore-dedup",
     "prune",
     "repair",
     "import",
@@ -44,6 +46,7 @@ class StreamChange:
     to: int | None = None
     positions: Positions | None = None
     data: str | None = None
+    before: float | None = None
     read_data: bool = False
     force: bool = False
     note: str = ""
@@ -56,6 +59,7 @@ class StreamChange:
             "to": self.to,
             "positions": to_spark(self.positions) if self.positions else None,
             "data": self.data,
+            "before": self.before,
             "read_data": self.read_data,
             "force": self.force,
             "note": self.note,
@@ -71,6 +75,7 @@ class StreamChange:
                 "to": None | int() as to,
                 "positions": None | dict() as positions,
                 "data": None | str() as data,
+                "before": None | float() as before,
                 "read_data": bool(read_data),
                 "force": bool(force),
                 "note": str(note),
@@ -81,7 +86,7 @@ class StreamChange:
                     where = None if positions is None else from_spark(positions)
                 except UsageError as e:
                     raise Corrupt(f"the plan's work is not valid: {e}") from e
-                return cls(operation, to, where, data, read_data, force, note, undoes)
+                return cls(operation, to, where, data, before, read_data, force, note, undoes)
         raise Corrupt("the plan's work is not that of a gated stream")
 
 

@@ -100,11 +100,11 @@ class Survey:
         return next((each for each in known if each and each.number == self.newest), None)
 
 
-def given_up_by(link: Link) -> Iterator[Span]:
-    """The links that a repair says are damaged, lost or unusable."""
+def given_up_by(link: Link, *names: str) -> Iterator[Span]:
+    """The links that a repair says are `damaged` (or lost), `unusable`, or either."""
     if link.kind is not Kind.REPAIR:
         return
-    for name in ("damaged", "unusable"):
+    for name in names or ("damaged", "unusable"):
         listed = link.details.get(name)
         for span in listed if isinstance(listed, list) else ():
             match span:

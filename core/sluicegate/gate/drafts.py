@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sluicegate import units
 from sluicegate.blobs import Blobs, Ref
@@ -70,6 +70,7 @@ class Signature:
             "changed": head.changed if head.kind is Kind.EPOCH else head.number,
             "lineage": extended(head.lineage, head.number + 1),
             "partials": None,
+            "stamps": None,
             "details": {},
             "digest": "",
         }
@@ -89,6 +90,7 @@ class Epoch:
     watermark_ns: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
     operators: Ref | None = None
+    stamps: Ref | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,19 @@ class EpochDraft:
             watermark_ns=_later(head.watermark_ns, epoch.watermark_ns),
             counters=added(head.counters, epoch.counters),
             state=state,
+            dedup=self._dedup(head, blobs),
             partials=delta,
+            stamps=epoch.stamps,
             operators=epoch.operators or head.operators,
         )
+
+    def _dedup(self, head: Link, blobs: Blobs) -> Manifest:
+        if self.epoch.stamps is None:
+            return head.dedup
+        # Imported here: only streams with a dedup log need its libraries.
+        from sluicegate.gate.segments import with_segment
+
+        return with_segment(blobs, head.dedup, self.epoch.stamps)
 
     def _check_moves(self) -> None:
         """Refuse an epoch after which something would be read, or counted, once more."""
@@ -143,7 +155,8 @@ class EpochDraft:
                     f"{'nothing' if reached is None else reached}",
                     hint="keep the position of a partition that is gone",
                 )
-        if (self.epoch.events or self.epoch.partials) and start == end:
+        counts = self.epoch.events or self.epoch.partials
+        if counts and start == end and self.epoch.stamps is None:
             raise UsageError("the epoch counts something, but moves no position")
 
     def _refuse(self, link: Link) -> None:
@@ -164,20 +177,21 @@ class EpochDraft:
 
 @dataclass(frozen=True, slots=True)
 class CompactDraft:
-    """The state in fewer blobs; only for the very manifest that it was computed from."""
+    """State or dedup log in fewer blobs; only for the very manifest it was computed from."""
 
     inputs: Manifest
     result: Ref
     signature: Signature
     details: Mapping[str, Any]
+    what: Literal["state", "dedup"] = "state"
 
     def on(self, head: Link, _since: Sequence[Link], _blobs: Blobs) -> Link | None:
         count = len(self.inputs.deltas)
-        kept = head.state
+        kept = head.state if self.what == "state" else head.dedup
         if kept.base != self.inputs.base or kept.deltas[:count] != self.inputs.deltas:
             return None
-        state = Manifest(self.result, kept.deltas[count:])
-        return self.signature.next(head, Kind.COMPACT, state=state, details=self.details)
+        content = {self.what: Manifest(self.result, kept.deltas[count:])}
+        return self.signature.next(head, Kind.COMPACT, details=self.details, **content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ from sluicegate.errors import Corrupt, Drifted
 from sluicegate.gate import collect, repair
 from sluicegate.gate.changes import (
     COMPACT,
+    DEDUP,
     DEPOSE,
     IMPORT,
     PRUNE,
     REPAIR,
     RESET,
+    RESTORE,
     ROLLBACK,
     StreamChange,
     summary,
@@ -32,10 +34,11 @@ from sluicegate.plan import Plan
 from sluicegate.storage import ReadOnlyStorage
 
 KIND = "stream"
+_BESIDE_A_JOB = (COMPACT, DEDUP, RESTORE, PRUNE, DEPOSE)
 _NO_UNDO = {
     Kind.GENESIS: "no: the stream begins with it",
     Kind.CLAIM: "no: start the job again instead",
-    Kind.COMPACT: "no: the state is the same before and after",
+    Kind.COMPACT: "no: what is known is the same before and after",
     Kind.PRUNE: "no: what it gave up is gone",
     Kind.REPAIR: "no: what it replaced was damaged",
     Kind.REBALANCE: "no: not by this release",
@@ -61,14 +64,16 @@ class StreamJournal:
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
         entry = self._undoable(operation)
         number = int(entry.id.rpartition("@")[2])
-        change = StreamChange(
-            ROLLBACK, to=number - 1, force=force, note=f"undo {entry.id}", undoes=entry.id
-        )
+        note = f"undo {entry.id}"
+        if entry.kind == Kind.COMPACT.value:
+            change = StreamChange(RESTORE, to=number, note=note, undoes=entry.id)
+        else:
+            change = StreamChange(ROLLBACK, to=number - 1, force=force, note=note, undoes=entry.id)
         return self.plan(change.to_work())
 
     def preflight(self, plan: Plan) -> str | None:
         change = StreamChange.from_work(plan.work)
-        if change.operation in (COMPACT, PRUNE, DEPOSE) or change.force:
+        if change.operation in _BESIDE_A_JOB or change.force:
             return None
         try:
             self._gate.refuse_living(self._stream.chain.head())
@@ -109,9 +114,17 @@ class StreamJournal:
                 return self._stream.chain.head()
             return repair.repair(self._gate, diagnosis, signature, details)
         assert base
+        # Imported here: only the dedup log needs its libraries.
+        from sluicegate.gate import dedup_log
+
         match change.operation:
             case "compact":
                 link = compact(self._gate, signature, details)
+            case "compact-dedup":
+                link = dedup_log.compact_dedup(self._gate, change.before, signature, details)
+            case "restore-dedup":
+                assert change.to is not None
+                link = dedup_log.restore_dedup(self._gate, change.to, signature, details)
             case "prune":
                 assert change.to is not None
                 link = collect.prune(self._gate, change.to, signature, details)
@@ -173,7 +186,7 @@ def _id(link: Link) -> str:
 
 def _entry(link: Link, undone: Mapping[str, str]) -> Entry:
     name = _id(link)
-    undo = f"undone by {undone[name]}" if name in undone else _NO_UNDO.get(link.kind, "yes")
+    undo = f"undone by {undone[name]}" if name in undone else _undo_of(link)
     return Entry(
         id=name,
         at=link.created_at,
@@ -186,6 +199,12 @@ def _entry(link: Link, undone: Mapping[str, str]) -> Entry:
         plan_digest=link.details.get("plan_digest"),
         planned_by=link.details.get("planned_by"),
     )
+
+
+def _undo_of(link: Link) -> str:
+    if link.kind is Kind.COMPACT and link.details.get("given_up"):
+        return "yes"
+    return _NO_UNDO.get(link.kind, "yes")
 
 
 def _told(link: Link) -> str:

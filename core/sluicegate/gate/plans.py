@@ -8,16 +8,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sluicegate import units, v1
-from sluicegate.chain.link import Link
-from sluicegate.errors import Corrupt, SluicegateError
+from sluicegate.chain.link import Link, Manifest
+from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.gate import collect, repair
 from sluicegate.gate.changes import (
     COMPACT,
+    DEDUP,
     DEPOSE,
     IMPORT,
     PRUNE,
     REPAIR,
     RESET,
+    RESTORE,
     ROLLBACK,
     NeedsDedup,
     StreamChange,
@@ -48,6 +50,8 @@ class Planner:
             ROLLBACK: self._plan_rollback,
             RESET: self._plan_reset,
             COMPACT: self._plan_compact,
+            DEDUP: self._plan_compact_dedup,
+            RESTORE: self._plan_restore_dedup,
             PRUNE: self._plan_prune,
             REPAIR: self._plan_repair,
             IMPORT: self._plan_import,
@@ -116,8 +120,53 @@ class Planner:
         told = ["The state is the same before and after. A job that runs is not disturbed."]
         needs = (
             Precondition("the stream", head.stream_id),
-            Precondition("the state's manifest", _digest_of_state(head)),
+            Precondition("the state's manifest", _digest_of(head.state)),
         )
+        return self._plan_of(title, actions, told, needs)
+
+    def _plan_compact_dedup(self, change: StreamChange) -> Plan:
+        head = self._stream.chain.head()
+        title = f"Compact the dedup log of {self._stream.name}"
+        refs = head.dedup.refs
+        # Imported here: most plans need no look into the log.
+        from sluicegate.gate.dedup_log import compacted
+
+        done = compacted(self._stream, head, change.before) if refs else None
+        if done is None or (len(refs) == 1 and not done.given_up):
+            return self._plan_of(title, [], [], ())
+        before = sum(ref.size for ref in refs)
+        what = f"{len(refs)} segments, {units.size(before)}, to one of {units.size(done.bytes)}"
+        actions = [Action("merge", "dedup log", what)]
+        told = ["A job that runs is not disturbed."]
+        if done.given_up:
+            when = units.utc(change.before or 0.0)
+            actions.append(Action("give up", "stamps", f"{done.given_up:,}, not seen since {when}"))
+            told.append(
+                "What arrives below the new floors can no longer be told from a duplicate: it goes "
+                "to the rejects, with that reason."
+            )
+        else:
+            told.insert(0, "It knows the same stamps before and after; that is proven first.")
+        needs = (
+            Precondition("the stream", head.stream_id),
+            Precondition("the dedup log", _digest_of(head.dedup)),
+        )
+        return self._plan_of(title, actions, told, needs)
+
+    def _plan_restore_dedup(self, change: StreamChange) -> Plan:
+        head = self._stream.chain.head()
+        assert change.to is not None
+        made = self._stream.chain.read(change.to)
+        if head.dedup.base != made.dedup.base:
+            raise Drifted(f"the dedup log was compacted again since link {change.to}")
+        count = made.details.get("given_up", 0)
+        actions = [Action("restore", "dedup log", f"{count:,} stamps are known again")]
+        needs = (
+            Precondition("the stream", head.stream_id),
+            Precondition("the dedup log's base", _digest_of(made.dedup)),
+        )
+        told = ["What was seen since stays known. A job that runs is not disturbed."]
+        title = f"Restore the dedup log of {self._stream.name}"
         return self._plan_of(title, actions, told, needs)
 
     def _plan_prune(self, change: StreamChange) -> Plan:
@@ -271,5 +320,5 @@ def _abandoned_by_force(aim: Link) -> str:
     return f"Gives up whatever was sealed after {link_text(aim)}. It is read again."
 
 
-def _digest_of_state(head: Link) -> str:
-    return " ".join(ref.digest[:16] for ref in head.state.refs[:2]) or "empty"
+def _digest_of(content: Manifest) -> str:
+    return " ".join(ref.digest[:16] for ref in content.refs) or "empty"

@@ -20,7 +20,7 @@ from sluicegate.gate import rules
 from sluicegate.gate.collect import inner_refs
 from sluicegate.gate.condition import Bad, Damage, Survey, given_up_by
 from sluicegate.gate.evidence import gather, in_the_way, unreadable
-from sluicegate.gate.spans import has, shown, spans, without
+from sluicegate.gate.spans import Span, has, shown, spans, without
 from sluicegate.gate.stream import Stream
 
 _ATTEMPTS = 3
@@ -62,6 +62,7 @@ class _Walker:
         self._blobs = blobs
         self._child: Link | None = None
         self._spare: Link | None = None
+        self._distrusted: list[Span] = []
         for hint in seen.hints:
             self.found.expected[hint.number] = hint.digest
             self.found.peak.rise(hint)
@@ -180,7 +181,9 @@ class _Walker:
         """A sound link: what it vouches for, and whether it is whole."""
         found = self.found
         found.given_up += given_up_by(link)
-        if link.parent and not has(found.given_up, link.number - 1):
+        self._distrusted += given_up_by(link, "damaged")
+        believed = not has(self._distrusted, link.number)
+        if link.parent and believed and not has(found.given_up, link.number - 1):
             found.expected[link.number - 1] = link.parent
         if given_up:
             self._child = None

@@ -62,6 +62,13 @@ def table(
     return made
 
 
+def binary(values: Sequence[bytes | None]) -> Any:
+    """A column of bytes, which may be missing."""
+    import pyarrow as pa
+
+    return pa.array(values, pa.binary())
+
+
 def encode(partial: Table) -> bytes:
     """The bytes of a partial; equal tables give equal bytes."""
     import pyarrow as pa

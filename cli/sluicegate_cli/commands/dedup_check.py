@@ -1,0 +1,46 @@
+"""`sluicegate dedup check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.dedup.stamp import Stamp
+from sluicegate.gate.dedup_log import Answer, ask
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import stream_of
+
+EXAMPLES = (
+    ("dedup check clicks checkout/0/42", "was message 42 of partition 0 of checkout counted?"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="STREAM", help="a gated stream")],
+    stamps: Annotated[
+        list[str], typer.Argument(metavar="STAMP...", help="as PRODUCER/PARTITION/SEQUENCE")
+    ],
+    as_: AsOption = None,
+) -> None:
+    """Say of stamps whether the stream has seen them, and in which epoch, while that is kept.
+
+    `expired` is below a floor: whether it was seen is not known any more.
+    """
+    session = Session.of(ctx)
+    stream = stream_of(session.target(target, as_))
+    session.sink.show(_view(ask(stream, [Stamp.parse(each) for each in stamps])))
+
+
+def _view(answers: list[Answer]) -> View:
+    rows = [(str(each.stamp), each.verdict, each.link) for each in answers]
+    return View(
+        schema="sluicegate.dedup-check",
+        document={
+            "stamps": [{"stamp": s, "verdict": v, "link": link} for s, v, link in rows],
+        },
+        tables=[Table(("stamp", "verdict", "link"), rows)],
+    )

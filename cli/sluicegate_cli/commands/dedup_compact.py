@@ -1,0 +1,42 @@
+"""`sluicegate dedup compact`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from sluicegate.gate.changes import DEDUP, StreamChange
+from sluicegate.moments import parse_duration
+from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import change_stream
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("dedup compact clicks --dry-run", "what would it save?"),
+    ("dedup compact clicks --retain 30d", "and give up producers that were silent so long"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    retain: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="give up what did not grow for so long")
+    ] = None,
+    as_: AsOption = None,
+) -> None:
+    """Merge the segments of a stream's dedup log into one.
+
+    It knows the same before and after, which is proven before anything is replaced. With --retain,
+    what is older is given up, and a floor is kept per producer: what arrives below it goes to the
+    rejects, never silently in or out. It runs beside a job and does not disturb it.
+    """
+    session = Session.of(ctx)
+    before = time.time() - parse_duration(retain) if retain is not None else None
+    note = f"retain {retain}" if retain is not None else ""
+    change = StreamChange(DEDUP, before=before, note=note)
+    change_stream(session, session.target(target, as_), change)

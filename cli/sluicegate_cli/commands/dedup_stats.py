@@ -1,0 +1,73 @@
+"""`sluicegate dedup stats`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from sluicegate import units
+from sluicegate.gate.dedup_log import LogStats, look
+from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import stream_of
+
+EXAMPLES = (("dedup stats clicks", "how large is the dedup log, and why?"),)
+
+
+def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> None:
+    """Show what the dedup log of a gated stream knows, and what it costs.
+
+    Sequences that follow each other are one interval however many they are. What costs are gaps,
+    which only close when the missing messages arrive, and producers that were seen once: those
+    never compact, and only --retain of `dedup compact` gives them up.
+    """
+    session = Session.of(ctx)
+    stream = stream_of(session.target(target, as_))
+    session.sink.show(_view(stream.uri, look(stream)))
+
+
+def _view(uri: str, found: LogStats) -> View:
+    s = found.statistics
+    gap = units.utc(s.oldest_gap_at / 1000) if s.oldest_gap_at is not None else None
+    per_epoch = round(found.bytes / found.link.epoch) if found.link.epoch else None
+    facts: list[tuple[str, str | int | None]] = [
+        ("stream", uri),
+        ("at link", found.link.number),
+        ("producers", f"{s.producers:,}, with {s.partitions:,} partitions"),
+        ("stamps known", f"{s.stamps:,}"),
+        ("intervals", f"{s.intervals:,}"),
+        ("gaps", f"{s.gaps:,}, with {s.missing:,} stamps that never came"),
+        ("oldest gap", gap),
+        ("floors", f"{s.floors:,}" if s.floors else None),
+        ("most intervals", f"{s.widest[0]}/{s.widest[1]}: {s.widest[2]:,}" if s.widest else None),
+        ("log", f"{units.size(found.bytes)} in {found.segments} segments"),
+        ("per epoch", units.size(per_epoch) if per_epoch is not None else None),
+        ("after compaction", units.size(found.compacted_bytes)),
+    ]
+    return View(
+        schema="sluicegate.dedup-stats",
+        document={
+            "stream": uri,
+            "link": found.link.number,
+            "segments": found.segments,
+            "bytes": found.bytes,
+            "compacted_bytes": found.compacted_bytes,
+            **asdict(s),
+        },
+        tables=[Table(("field", "value"), facts, header=False)],
+        lines=_why(found),
+    )
+
+
+def _why(found: LogStats) -> list[str]:
+    s = found.statistics
+    if not s.intervals:
+        return ["This stream has seen no stamps."]
+    told = []
+    if s.gaps:
+        told.append("Intervals on both sides of a gap stay apart until the missing stamps arrive.")
+    if found.bytes > 2 * found.compacted_bytes:
+        told.append("Worth compacting: sluicegate dedup compact")
+    return told

@@ -1,0 +1,1 @@
+"""Shards: slices of the key space."""
