@@ -20,7 +20,8 @@ import pytest
 
 from sluicegate.blobs import Ref
 from sluicegate.chain.errors import ChainDamaged, ChainShort
-from sluicegate.chain.link import Link, key_of
+from sluicegate.chain.hint import HEAD, Hint, write_hint
+from sluicegate.chain.link import Link, encode, extended, key_of
 from sluicegate.errors import Corrupt, Drifted, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors
 from sluicegate.gate import repair, rules
@@ -35,6 +36,7 @@ from sluicegate.gate.stream import Stream, open_stream
 from sluicegate.gate.verify import CURSOR, Reading, Subset, verify
 from sluicegate.journal import Approval
 from sluicegate.plan import Plan
+from sluicegate.storage import LocalStorage
 from sluicegate.who import myself
 from tests.chain import streams
 
@@ -335,6 +337,7 @@ def check_repaired(lab: Lab, link: Link) -> None:
         base.positions,
         base.state,
     )
+    assert link.lineage == extended(base.lineage, link.number)
     unusable = lab.original.links.keys() - lab.lost - set(lab.usable)
     assert declared(link, "damaged") == lab.lost
     assert declared(link, "unusable") == unusable
@@ -388,7 +391,7 @@ def check_refused(lab: Lab) -> None:
 def check_hopeless(lab: Lab) -> None:
     """What no repair can mend is refused, and well again when it is restored."""
     with pytest.raises(ChainDamaged, match="is whole, so there is nothing") as refused:
-        planned(lab)
+        planned(lab, read_data=True)
     assert refused.value.hint.startswith("restore from a backup")
     restore(lab)
     check_well(lab)
@@ -443,6 +446,28 @@ def test_link(lab: Lab, way: str, number: int) -> None:
     if NEWEST in lab.lost:
         check_refused(lab)
     go_through(lab, and_back=EVERYTHING or way in ("missing", "flipped"))
+
+
+@pytest.mark.parametrize("number", [FLOOR, 8, TOLD, NEWEST])
+def test_a_link_of_another_branch(lab: Lab, number: int) -> None:
+    """Sound in itself, but not the one that its successor, or HEAD, names."""
+    forged = replace(lab.original.links[number], reason="on another branch")
+    lab.link(number).write_bytes(encode(forged))
+    lab.lost.add(number)
+    go_through(lab)
+
+
+def test_a_newest_link_that_does_not_follow(lab: Lab) -> None:
+    """HEAD may be one behind; what comes after it must still be its child."""
+    before = lab.original.links[NEWEST - 1]
+    write_hint(LocalStorage(lab.root), HEAD, Hint.of(before))
+    forged = replace(lab.original.links[NEWEST], parent="ab" * 32)
+    lab.link(NEWEST).write_bytes(encode(forged))
+    check_refused(lab)
+    assert numbers_in(errors(lab)) == {NEWEST}
+    link = applied(lab, planned(lab))
+    assert (link.number, link.sequence) == (NEWEST + 1, before.sequence)
+    check_well(lab)
 
 
 @pytest.mark.parametrize(

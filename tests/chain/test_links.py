@@ -243,7 +243,6 @@ def test_a_damaged_partial_is_told(storage: LocalStorage, blob: bytes) -> None:
             manifest.contents(blobs, [ref])
 
 
-@pytest.mark.xfail(reason="a UnicodeDecodeError gets out of partial.decode", strict=False)
 def test_bytes_that_are_no_partial_are_told(blob: bytes) -> None:
     """Without the digest not every flip shows, but none ends in a traceback."""
     every = 1 if os.environ.get("SG_LAB") == "all" else 5
