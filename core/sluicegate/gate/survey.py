@@ -14,7 +14,7 @@ from sluicegate.blobs import BlobDamaged, Blobs, Ref, digest_of
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.hint import HEAD
 from sluicegate.chain.link import Link, decode, key_of
-from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed
+from sluicegate.errors import Corrupt, SluicegateError, StorageFailed
 from sluicegate.findings import Finding
 from sluicegate.gate import rules
 from sluicegate.gate.collect import inner_refs
@@ -254,7 +254,7 @@ class BlobSurvey:
                 self._inside[ref] = tuple(bad for each in inner if (bad := self._look(each)))
             except StorageFailed as e:
                 self._inside[ref] = (Bad(ref, e.message, unreadable=e),)
-            except (Corrupt, NotFound) as e:
+            except Corrupt as e:
                 self._inside[ref] = (Bad(ref, e.message),)
         return self._inside[ref]
 
@@ -275,9 +275,6 @@ def look_at(blobs: Blobs, ref: Ref, *, read: bool) -> Bad | None:
             blobs.check(ref, read=True)
     except BlobDamaged as e:
         return Bad(ref, e.message, by_reading=reading)
-    except NotFound as e:
-        # Collected since we looked.
-        return Bad(ref, e.message)
     except StorageFailed as e:
         return Bad(ref, e.message, unreadable=e)
     return None
