@@ -4,9 +4,9 @@
 process on the same disk. Whoever's number is lower came first, and the table says what becomes of
 the other; also when `A` is killed at that very call, with or without a power loss.
 
-Every call is tried for the row of the epochs, which is what exactly-once hangs on, and every sixth
+Every call is tried for the row of the epochs, which is what exactly-once hangs on, and every eighth
 for the others, beginning elsewhere for each pair; of whole work, which makes hundreds of calls,
-every nineteenth. With SG_LAB_ALL=1 every call is tried for everything.
+every twenty-ninth. With SG_LAB_ALL=1 every call is tried for everything.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from tests.chain.streams import (
     seal,
 )
 
-EVERY = 1 if os.environ.get("SG_LAB_ALL") else 6
+EVERY = 1 if os.environ.get("SG_LAB_ALL") else 8
 RUN = "run"
 REBASE, DROP = "rebase", "drop"
 Outcome = str | type[SluicegateError]
@@ -315,7 +315,7 @@ def test_who_is_killed_in_a_race_leaves_a_whole_chain(template: Template, row: s
     """Killed at the call in which the other ran; the columns take turns."""
     aftermaths = (Aftermath.KILL, Aftermath.POWER_LOSS)
     columns = [column for column in COLUMNS if column != "repair"]
-    for number in count(0, 1 if row == "epoch" or EVERY == 1 else 3):
+    for number in count(0, 1 if row == "epoch" or EVERY == 1 else 4):
         column, aftermath = columns[number % len(columns)], aftermaths[number % 2]
         found = race(template, row, column, number, kill=True)
         if number >= found.calls:
@@ -363,7 +363,7 @@ UNSEALED = (BlobDamaged, PartialConflict, EpochIncomplete)
 @pytest.mark.parametrize("whole", WHOLE)
 def test_whole_work_with_another_inside(template: Template, whole: str, inside: str) -> None:
     """Each is done or refused, and the chain is one that the table allows."""
-    step = 1 if EVERY == 1 else 19
+    step = 1 if EVERY == 1 else 29
     root = template.root.parent / "whole"
     refused = (Fenced, Locked, Drifted, CannotGoBack, NothingToDo, *UNSEALED)
     calls = 0
