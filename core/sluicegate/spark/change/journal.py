@@ -27,8 +27,8 @@ _README = (
     "What Sluicegate did to this checkpoint, and what undo needs. Spark ignores this directory.\n"
 )
 _OTHER_OUTPUT = (
-    "The output is not touched: let the query of the copy write to one of its own, since the "
-    "batches of the copy are not those that the original has written."
+    "The output is not touched. Let the query of the copy write to one of its own: a sink that has "
+    "batches of the same numbers already skips them, and their rows are lost."
 )
 _FINISH, _TAKE_BACK, _UNDO = "finish", "take-back", "undo"
 
@@ -156,7 +156,9 @@ class CheckpointJournal:
     def _draft_copy(self, work: Mapping[str, Any]) -> Draft:
         """A draft that leaves the sink alone: it belongs to the original."""
         draft = self._planners[str(work["operation"])]({Place.CHECKPOINT: self._storage}, work)
-        return replace(draft, consequences=(*draft.consequences, _OTHER_OUTPUT))
+        # What is said about naming the sink is for a change in place.
+        others = tuple(text for text in draft.consequences if "--sink" not in text)
+        return replace(draft, consequences=(*others, _OTHER_OUTPUT))
 
     def _perform(self, draft: Draft, work: Mapping[str, Any], approval: Approval) -> Entry:
         sink = self._roots.get(Place.SINK)
