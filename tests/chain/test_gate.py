@@ -54,6 +54,7 @@ from sluicegate.locks import LockMode
 from sluicegate.plan import Plan
 from sluicegate.positions import Positions
 from sluicegate.storage import LocalStorage
+from sluicegate.storage.base import Entry as StorageEntry
 from sluicegate.storage.calls import Calls
 from sluicegate.storage.faults import Disk
 from sluicegate.who import myself
@@ -68,6 +69,7 @@ from tests.chain.streams import (
     check_counted,
     counted_of,
     epoch_after,
+    errors_of,
     go_on,
     in_memory,
     made,
@@ -781,6 +783,22 @@ class TestRetention:
         os.utime(Path(gate.stream.uri) / orphan.key, (old, old))
         assert collect.sweep(gate.stream).blobs == 1
         check(gate.stream)
+
+    def test_what_a_living_writer_finishes_meanwhile_is_no_matter(
+        self, root: Path, gate: Gate, monkeypatch: Any
+    ) -> None:
+        """A temporary file is seen, and has its name by the time it is looked at."""
+        seen = [StorageEntry(".sg-0.tmp", "file")]
+        found = LocalStorage.list
+
+        def listed(
+            storage: LocalStorage, key: str = "", *, temporary: bool = False
+        ) -> list[StorageEntry]:
+            return seen if temporary else found(storage, key)
+
+        monkeypatch.setattr(LocalStorage, "list", listed)
+        assert not collect.sweep(gate.stream).temporary
+        assert errors_of(gate.stream) == []
 
     def test_locks_of_living_runs_stay(self, root: Path, gate: Gate) -> None:
         with gate.claim() as first, Gate(opened(root)).claim(force=True) as second:

@@ -159,7 +159,7 @@ def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:
             continue
         for entry in left:
             assert root
-            if (root / entry.name).stat().st_mtime_ns <= limit_ns:
+            if _is_old(root / entry.name, limit_ns):
                 yield root / entry.name
 
 
@@ -168,10 +168,18 @@ def old_run_locks(stream: Stream, head: Link, limit_ns: float) -> Iterator[Path]
     directory = stream.storage.local_path("locks")
     for path in sorted(directory.glob("run-*.lock")) if directory else ():
         run = path.name.removeprefix("run-").removesuffix(".lock")
-        if run == head.writer or path.stat().st_mtime_ns > limit_ns:
+        if run == head.writer or not _is_old(path, limit_ns):
             continue
         if not stream.run_lock(run).is_held():
             yield path
+
+
+def _is_old(path: Path, limit_ns: float) -> bool:
+    try:
+        return path.stat().st_mtime_ns <= limit_ns
+    except FileNotFoundError:
+        # Its writer lives, and has just finished it.
+        return False
 
 
 def _prefixes(stream: Stream) -> list[str]:
