@@ -144,7 +144,9 @@ def loss(diagnosis: Diagnosis) -> str:
     base, newest = diagnosis.base, diagnosis.found.newest
     assert base
     if not diagnosis.loses:
-        return f"{_nothing_lost(diagnosis)} What is damaged can only no longer be gone back to."
+        hurt = diagnosis.damaged or diagnosis.unusable
+        closed = " What is damaged can no longer be gone back to." if hurt else ""
+        return f"{_nothing_lost(diagnosis)}{closed}"
     first = base.number + 1
     which = f"link {first}" if first == newest else f"links {first} to {newest}"
     taken_back = (
