@@ -225,6 +225,19 @@ class TestManifest:
         assert self.state(blobs, (whole,)) == expected
         assert all(len(each) == 1 for each in manifest.read(blobs, whole).values())
 
+    def test_folding_keeps_a_delete_as_long_as_something_came_before(self, blobs: Blobs) -> None:
+        """Partials that are merged by themselves must not forget what they delete in the base."""
+        here: Values = {"sum": 1, "min": 1, "max": 1, "last": 1}
+        history: list[dict[int, Change]] = [
+            {0: {"a": (False, here), "b": (False, here)}},
+            {0: {"a": (True, None)}},
+            {0: {"c": (False, here)}},
+        ]
+        first, *later = self.put(blobs, history)
+        base = manifest.fold(blobs, None, [first])
+        folded = manifest.fold(blobs, base, later)
+        assert self.state(blobs, (folded,)) == {0: {"b": here, "c": here}}
+
     def test_a_bad_partial_is_told(self, blobs: Blobs) -> None:
         bad = blobs.put(b"not a partial")
         with pytest.raises(BlobDamaged, match="not a partial"):
