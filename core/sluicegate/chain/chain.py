@@ -64,6 +64,20 @@ class Chain:
             self.check_home(head)
             return head
 
+    def check_above(self, head: Link) -> None:
+        """Refuse a head above which there are links, but not the next one: that one was lost.
+
+        HEAD may be older than the loss. The home was told of a link at most so far below the
+        newest, so what it does not know of lies within this distance.
+        """
+        for number in range(head.number + 2, head.number + _EPOCHS_UNTOLD + 2):
+            if self.storage.stat(key_of(number)) is None:
+                continue
+            # Unless others only went on, and perhaps pruned, since the head was read.
+            if self.head().number == head.number:
+                raise self._damaged(head.number + 1, f"it is missing, but link {number} is there")
+            return
+
     def check_home(self, head: Link) -> None:
         """Refuse a chain that is older than, or another than, the one that the home remembers."""
         known = self.remembered()
@@ -151,7 +165,11 @@ class Chain:
         """Let the home remember a link, unless it knows of a later one."""
         if self._home is None:
             return
-        known = self.remembered()
+        try:
+            known = self.remembered()
+        except HeadDamaged:
+            # The link is durable; that the second hint is damaged, the next start and verify say.
+            return
         if known is None or known.number < link.number:
             hints.write_hint(self._home, hints.home_key(self._stream), Hint.of(link))
 
@@ -170,6 +188,8 @@ class Chain:
             later = self._read_if_there(link.number + 1)
             if later is None:
                 return
+            if later.parent != link.digest:
+                raise self._damaged(later.number, f"its parent is not link {link.number}")
             self.storage.sync(key_of(later.number))
             link = later
 

@@ -147,7 +147,7 @@ def decode(data: bytes, place: str) -> Link:
         return replace(_link(fields), digest=digest_of(data))
     except Corrupt as e:
         raise LinkDamaged(e.message, place=place) from e
-    except (KeyError, TypeError, ValueError, UsageError) as e:
+    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as e:
         raise LinkDamaged(f"{place}: its fields are not those of a link: {e!r}", place=place) from e
 
 

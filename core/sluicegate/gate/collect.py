@@ -18,8 +18,10 @@ from sluicegate.blobs import Blobs, Ref, Stored
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Link, key_of
 from sluicegate.errors import Corrupt, Locked, NotFound
+from sluicegate.gate.condition import given_up_by
 from sluicegate.gate.drafts import PruneDraft, Signature
 from sluicegate.gate.gate import Gate
+from sluicegate.gate.spans import Span, has
 from sluicegate.gate.stream import Stream
 from sluicegate.locks import FileLock
 from sluicegate.state import manifest
@@ -114,15 +116,15 @@ def _old(stream: Stream, blob: Stored, live: set[str], limit_ns: float) -> Stat 
 
 def live_refs(stream: Stream, head: Link) -> Iterator[Ref]:
     """Every blob that a kept link leads to; `Corrupt` if that cannot be told of one of them."""
-    declared: set[int] = set()
+    declared: list[Span] = []
     seen: set[Ref] = set()
     for number in range(head.number, head.floor - 1, -1):
-        if number in declared:
+        if has(declared, number):
             # Given up by a repair, which says so.
             continue
         try:
             link = stream.chain.read(number)
-            declared |= declared_numbers(link)
+            declared += given_up_by(link)
             fresh = set(link.refs) - seen
             seen |= fresh
             yield from fresh
@@ -141,12 +143,6 @@ def inner_refs(blobs: Blobs, ref: Ref) -> Iterator[Ref]:
     """What a manifest leads to."""
     for refs in manifest.read(blobs, ref).values():
         yield from refs
-
-
-def declared_numbers(link: Link) -> set[int]:
-    """The links that a repair says are damaged or unusable."""
-    spans = [span[:2] for name in ("damaged", "unusable") for span in link.details.get(name, ())]
-    return {number for first, last in spans for number in range(first, last + 1)}
 
 
 def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:

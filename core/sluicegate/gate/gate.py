@@ -88,7 +88,9 @@ class Gate:
 
     def head(self) -> Link:
         """The newest link, durable, to build on."""
-        return self.stream.chain.open_head()
+        head = self.stream.chain.open_head()
+        self.stream.chain.check_above(head)
+        return head
 
     def append(self, draft: Draft, base: Link) -> Link | None:
         """Append a draft that was made for `base`; None if there is nothing left to do.

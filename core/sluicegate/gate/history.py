@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from sluicegate import units
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
-from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
-from sluicegate.gate.collect import declared_numbers
+from sluicegate.errors import Corrupt, UsageError
 from sluicegate.gate.stream import Stream
 from sluicegate.gate.survey import BlobSurvey
 from sluicegate.positions import Positions
@@ -76,6 +76,9 @@ def obstacle(stream: Stream, number: int) -> str | None:
         link = stream.chain.read(number)
     except LinkDamaged as e:
         return e.message
+    with suppress(LinkDamaged):
+        if stream.chain.read(number + 1).parent != link.digest:
+            return f"it is not the one that link {number + 1} names as its parent"
     bad = BlobSurvey(stream.blobs).of(link)
     return bad[0].what if bad else None
 
@@ -150,11 +153,3 @@ def _nearest(stream: Stream, head: Link, number: int) -> str:
         if obstacle(stream, candidate) is None:
             return str(candidate)
     return "none"
-
-
-def given_up(stream: Stream, head: Link) -> set[int]:
-    """The links that repairs have declared damaged."""
-    try:
-        return {n for link in changes(stream, head) for n in declared_numbers(link)}
-    except (SluicegateError, NotFound):
-        return set()
