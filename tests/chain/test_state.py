@@ -21,7 +21,7 @@ from sluicegate.gate import collect
 from sluicegate.gate.compact import compact
 from sluicegate.gate.drafts import Epoch, RebalanceDraft, Signature
 from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.sealed import shard_state, shards_of, state_backend
+from sluicegate.gate.sealed import SealedEpochs, shard_state, shards_of, state_backend
 from sluicegate.gate.stream import Stream
 from sluicegate.positions import Positions
 from sluicegate.state import manifest, partial
@@ -327,6 +327,7 @@ class TestSealing:
         collect.prune(gate, 4)
         backend = state_backend(gate)
         assert backend.read_partial(0, 2) is None
+        assert SealedEpochs(gate).partials(2) is None, "not known, which is not nothing"
         assert gate.head().epoch == 2
 
     def test_the_fence_is_read_from_the_chain(self, stream: Stream) -> None:
