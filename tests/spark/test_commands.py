@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.offsets import LockFileOffsetStore
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 
@@ -91,10 +92,10 @@ class TestInspect:
         assert target["standing"] == "the logs are damaged or contradict each other"
 
     def test_other_things_are_refused(self, sg: Sg, tmp_path: Path) -> None:
-        (tmp_path / "x" / "chain").mkdir(parents=True)
-        result = sg("checkpoint", "inspect", "x")
+        LockFileOffsetStore.create(str(tmp_path / "x"))
+        result = sg("checkpoint", "inspect", "./x")
         assert result.returncode == 14
-        assert "is a stream (it has chain/)" in result.stderr
+        assert "offset-store (it has sluicegate.store)" in result.stderr
         assert sg("checkpoint", "inspect", "nowhere").returncode == 10
 
     def test_the_only_target_need_not_be_named(self, sg: Sg, kafka: Path) -> None:
