@@ -471,8 +471,8 @@ class TestFence:
 
         process = Disk(root).process(come_between)
         zombie = IdempotentProducer.open(root, SMALL, calls=process)
-        # In two segments, so that acknowledging the first deletes one.
-        told |= {zombie.issue(0, b"s" * 200): b"s" for _ in range(2)}
+        # In two segments, so that acknowledging deletes one; the second has room for more.
+        told |= {zombie.issue(0, b"s" * size): b"s" for size in (200, 1)}
         first, armed = len(process.made), True
         try:
             answer = self.WORK[name](zombie)
@@ -697,12 +697,14 @@ def test_crash_lab(scratch: Path, append_only: None, name: str) -> None:
         with IdempotentProducer.open(storage.uri, SMALL, calls=calls) as producer:
             act(told, producer)
 
-    count = 0
+    count, left = 0, False
     for cut in cut_points(scratch, prepare, cut_act):
         try:
             highest = max((each.sequence for each in told.issued if not each.partition), default=-1)
             told.behind = highest + 1
+            left |= bool(list(cut.root.glob(".sg-*")))
             with IdempotentProducer.open(cut.root, SMALL) as producer:
+                assert not list(cut.root.glob(".sg-*")), "what the dead left is cleared away"
                 if name == "reconcile" and cut.acknowledged:
                     assert not told.acknowledged & sent(producer).keys()
                 told.check(producer)
@@ -711,6 +713,7 @@ def test_crash_lab(scratch: Path, append_only: None, name: str) -> None:
             raise
         count += 1
     assert count > 60
+    assert left, "some cut must leave a temporary file behind"
 
 
 def test_a_cut_creation_can_be_repeated(scratch: Path, append_only: None) -> None:
@@ -741,23 +744,24 @@ def test_a_crash_while_recovering_from_a_crash(scratch: Path, append_only: None)
         told = deepcopy(before)
         shutil.copytree(template, storage.uri, dirs_exist_ok=True)
 
-    def dies(at: int, call: str, last: int) -> None:
-        if at == last:
-            raise Killed
-
     def twice(storage: LocalStorage) -> None:
+        armed = False
+
+        def die_before_the_fsync(_at: int, call: str) -> None:
+            if armed and call == "fsync file":
+                raise Killed
+
         disk = storage._calls._disk  # type: ignore[attr-defined]
-        for last in (60, 70):
-            process = disk.process(partial(dies, last=last))
-            with (
-                pytest.raises(Killed),
-                IdempotentProducer.open(storage.uri, SMALL, calls=process) as producer,
-            ):
-                for number in range(100):
-                    told.issue(producer, (0, b"%d" % number * 10))
+        process = disk.process(die_before_the_fsync)
+        producer = IdempotentProducer.open(storage.uri, SMALL, calls=process)
+        told.issue(producer, (0, b"a"))
+        armed = True
+        with pytest.raises(Killed):
+            told.issue(producer, (0, b"b"))
+        abandon(producer)
         with IdempotentProducer.open(storage.uri, SMALL, calls=storage._calls) as producer:
             told.issued |= sent(producer)
-            told.issue(producer, (0, b"a"))
+            told.issue(producer, (0, b"c"))
 
     for cut in cut_points(scratch, prepare, twice, (Aftermath.POWER_LOSS, Aftermath.TORN)):
         try:
@@ -804,6 +808,32 @@ def test_a_call_that_fails_is_told_and_tried_again(scratch: Path, name: str, cod
         shutil.rmtree(root)
         number += 1
     assert number > 20
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_a_group_whose_fsync_failed_does_not_come_back(home: Path, close: bool) -> None:
+    """It is all there, behind the end of a segment that is the last one again in the end."""
+    failing = False
+
+    def fail(_at: int, call: str) -> None:
+        if failing and call == "fsync file":
+            raise OSError(errno.EIO, "it failed")
+
+    producer = IdempotentProducer.open(home, calls=Disk(home).process(fail))
+    kept = producer.issue(0, b"kept")
+    failing = True
+    with pytest.raises(StorageFailed):
+        producer.issue(0, b"failed")
+    failing = False
+    again = producer.issue(0, b"again")
+    assert again == stamp(1)
+    producer.acknowledge(again)
+    assert b"failed" in segments(home)[0].read_bytes()
+    producer.close() if close else abandon(producer)
+    with IdempotentProducer.open(home) as producer:
+        expected = {kept: b"kept"} if close else {kept: b"kept", again: b"again"}
+        assert sent(producer) == expected
+        assert producer.issue(0, b"next") == stamp(2)
 
 
 class TestDamage:

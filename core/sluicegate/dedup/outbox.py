@@ -196,10 +196,13 @@ class Outbox:
             raise
         places = zip(messages, group_offsets(messages, position), strict=True)
         for (partition, sequence, payload), at in places:
-            segment.cover(partition, sequence)
             checksum = zlib.crc32(payload)
             self._places[partition, sequence] = _Place(segment, at, len(payload), checksum)
         segment.pending += len(messages)
+        # Sequences ascend, so the first and the last of each partition are enough.
+        for order in (messages, reversed(messages)):
+            for partition, sequence in {each[0]: each[1] for each in order}.items():
+                segment.cover(partition, sequence)
 
     def drop(self, key: Key) -> bool:
         """Forget a message that need not be sent again; False if it was not pending."""

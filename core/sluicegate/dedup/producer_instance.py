@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from sluicegate.dedup.outbox import Found, Key, Messages, Outbox
@@ -170,3 +171,7 @@ class Instance:
             # The next opening tries again.
             with suppress(StorageFailed):
                 self._storage.delete(name)
+        for entry in self._storage.list(temporary=True):
+            # Whoever writes here holds the lock, or is fenced and must not finish anyway.
+            with suppress(OSError):
+                Path(self._storage.uri, entry.name).unlink()
