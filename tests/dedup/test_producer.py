@@ -290,6 +290,16 @@ class TestAcknowledge:
         with IdempotentProducer.open(home) as producer:
             assert sent(producer) == {third: b"c"}
 
+    def test_while_what_is_pending_is_read(self, home: Path) -> None:
+        with IdempotentProducer.open(home, SMALL) as producer:
+            issued = [producer.issue(0, b"x" * 50) for _ in range(60)]
+            seen = []
+            for each in producer.pending():
+                seen.append(each.stamp)
+                producer.acknowledge(issued[: 2 * len(seen)])
+            assert seen == issued[::2]
+            assert sent(producer) == {}
+
     def test_full_segments_go_when_all_in_them_is_acknowledged(self, home: Path) -> None:
         with IdempotentProducer.open(home, SMALL) as producer:
             issued = [producer.issue(0, b"x" * 50) for _ in range(30)]
@@ -397,7 +407,17 @@ class TestReconcile:
                     producer.issue(partition, b"")
 
     @pytest.mark.parametrize(
-        "bad", [{0: -1}, {0: 2**63}, {-1: 0}, {-1: []}, {0: ["1"]}, {0: [1, -1]}, {0: range(-3, 2)}]
+        "bad",
+        [
+            {0: -1},
+            {0: 2**63},
+            {-1: 0},
+            {-1: []},
+            {0: ["1"]},
+            {0: [1, -1]},
+            {0: range(-3, 2)},
+            {0: None},
+        ],
     )
     def test_what_no_log_can_hold_is_refused(self, home: Path, bad: dict[int, int]) -> None:
         with IdempotentProducer.open(home) as producer:
@@ -528,6 +548,19 @@ class TestFence:
                 assert sent(last) == told | {issued: b"newer"}
             number += 1
         assert number > 10
+
+    def test_a_zombie_that_reads_is_fenced_too(self, home: Path) -> None:
+        zombie = IdempotentProducer.open(home)
+        zombie.issue_many([(0, b"a"), (0, b"b")])
+        reading = zombie.pending()
+        lose_lock(home)
+        with IdempotentProducer.open(home) as newer:
+            newer.acknowledge([stamp(0), stamp(1)])
+        with pytest.raises(ProducerFenced):
+            list(reading)
+        with pytest.raises(ProducerFenced):
+            zombie.pending()
+        abandon(zombie)
 
     def test_an_instance_that_outlives_a_restore_is_fenced(self, scratch: Path, home: Path) -> None:
         shutil.copytree(home, scratch / "before")

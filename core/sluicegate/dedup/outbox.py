@@ -240,14 +240,26 @@ class Outbox:
                 if place is None:
                     continue
                 name = place.segment.name
-                if name not in streams:
-                    if len(streams) >= _OPEN_AT_ONCE:
-                        stack.close()
-                        streams.clear()
-                    streams[name] = stack.enter_context(self._storage.open(name))
-                streams[name].seek(place.at)
-                payload = streams[name].read(place.size)
-                if len(payload) != place.size or zlib.crc32(payload) != place.checksum:
+                if len(streams) >= _OPEN_AT_ONCE and name not in streams:
+                    stack.close()
+                    streams.clear()
+                try:
+                    payload = self._read(place, streams, stack)
+                except NotFound as e:
+                    # Its last message may have been acknowledged just now.
+                    if key not in self._places:
+                        continue
                     where = f"{self._storage.uri}/{name}"
-                    raise OutboxDamaged(f"{where}, byte {place.at}: damaged", place=where)
+                    raise OutboxDamaged(f"{where} is missing", place=where) from e
                 yield key, payload
+
+    def _read(self, place: _Place, streams: dict[str, BinaryIO], stack: ExitStack) -> bytes:
+        name = place.segment.name
+        if name not in streams:
+            streams[name] = stack.enter_context(self._storage.open(name))
+        streams[name].seek(place.at)
+        payload = streams[name].read(place.size)
+        if len(payload) != place.size or zlib.crc32(payload) != place.checksum:
+            where = f"{self._storage.uri}/{name}"
+            raise OutboxDamaged(f"{where}, byte {place.at}: damaged", place=where)
+        return payload

@@ -31,7 +31,7 @@ from sluicegate.dedup.producer_instance import Instance, Options, SequencesExhau
 from sluicegate.dedup.producer_segment import MAX_GROUP, group_size
 from sluicegate.dedup.producer_state import END, Counter, State
 from sluicegate.dedup.stamp import Stamp
-from sluicegate.errors import NotFound, StorageFailed, UsageError
+from sluicegate.errors import Corrupt, NotFound, StorageFailed, UsageError
 from sluicegate.locks import FileLock
 from sluicegate.storage import LocalStorage, local_root
 from sluicegate.storage.calls import Calls
@@ -173,12 +173,17 @@ class IdempotentProducer:
 
     def pending(self) -> Iterator[Message]:
         """What must be sent, again or for the first time: in order of each partition."""
-        with self._working(fenced=False):
-            found = self._instance.outbox.read(self._instance.outbox.keys())
-        return (
-            Message(Stamp(self.producer_id, partition, sequence), payload)
-            for (partition, sequence), payload in found
-        )
+        with self._working():
+            return self._messages(self._instance.outbox.keys())
+
+    def _messages(self, keys: list[tuple[int, int]]) -> Iterator[Message]:
+        try:
+            for (partition, sequence), payload in self._instance.outbox.read(keys):
+                yield Message(Stamp(self.producer_id, partition, sequence), payload)
+        except Corrupt:
+            # A newer instance deletes what the log has, which is no damage.
+            self._instance.claim.check()
+            raise
 
     def reissue(self, stamp: Stamp) -> bytes | None:
         """Note, durably, that a stamp is sent again: the partition continues behind it at least.
@@ -249,13 +254,12 @@ class IdempotentProducer:
         self.close()
 
     @contextmanager
-    def _working(self, *, fenced: bool = True) -> Iterator[None]:
+    def _working(self) -> Iterator[None]:
         """Alone among threads, open, and with a claim that nobody has taken."""
         with self._mutex:
             if self._closed:
                 raise UsageError(f"producer {self.producer_id!a:.80} is closed", hint="open it")
-            if fenced:
-                self._instance.claim.check()
+            self._instance.claim.check()
             try:
                 yield
             except (NotFound, StorageFailed):

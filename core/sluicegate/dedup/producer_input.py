@@ -37,7 +37,10 @@ def present(partition: int, held: int | Iterable[int]) -> Present:
         # Not looked at one by one: a log may hold billions.
         sequences, ends = held, [held[0], held[-1]] if held else []
     else:
-        sequences = frozenset(held)
+        try:
+            sequences = frozenset(held)
+        except TypeError as e:
+            raise StampInvalid(f"{held!a:.80} are not sequences") from e
         ends = list(sequences)
     for each in ends:
         _check(partition, each)
