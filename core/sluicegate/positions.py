@@ -74,6 +74,13 @@ class Positions:
             partitions[each.partition] = each.offset
         return cls(by_topic).checked()
 
+    def updated(self, other: Positions) -> Positions:
+        """These positions, with those of the other in their place or beside them."""
+        by_topic = {topic: dict(partitions) for topic, partitions in self.by_topic.items()}
+        for each in other:
+            by_topic.setdefault(each.topic, {})[each.partition] = each.offset
+        return Positions(by_topic).checked()
+
     def checked(self) -> Positions:
         """These positions, if every topic, partition and offset can be one."""
         for topic, partitions in self.by_topic.items():

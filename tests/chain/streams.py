@@ -19,7 +19,10 @@ from tempfile import TemporaryDirectory
 
 from sluicegate.blobs import Ref
 from sluicegate.chain.link import Kind, Link, Manifest, extended
+from sluicegate.dedup.ledger import Ledger
+from sluicegate.dedup.stamp import Stamps
 from sluicegate.findings import Severity
+from sluicegate.gate import segments
 from sluicegate.gate.changes import StreamChange
 from sluicegate.gate.drafts import Epoch
 from sluicegate.gate.gate import Gate, Run
@@ -79,7 +82,7 @@ def opened(root: Path, calls: Calls | None = None, patience: float = 60.0) -> St
 
 def begin(stream: Stream, *, dedup: bool = False) -> Link:
     """Genesis; with `dedup`, as a stream that keeps a dedup log."""
-    content = {"dedup": Manifest(stream.blobs.put(b"a dedup log"))} if dedup else None
+    content = {"dedup": Manifest(stamps_of(stream, {0: (0, 1)}, "before"))} if dedup else None
     return Gate(stream).genesis(at(*[0] * PARTITIONS), content=content)
 
 
@@ -132,7 +135,21 @@ def epoch_after(gate: Gate, link: Link, step: int = STEP, watermark_ns: int | No
         generation=link.generation,
         watermark_ns=watermark_ns,
         counters=more,
+        stamps=stamps_of(gate.stream, fresh) if link.dedup else None,
+        number=number,
     )
+
+
+def stamps_of(
+    stream: Stream, spans: Mapping[int, tuple[int, int]], producer: str = TOPIC
+) -> Ref | None:
+    """The segment of events at these offsets, if there are any."""
+    ledger = Ledger()
+    for partition, span in spans.items():
+        numbers = range(*span)
+        count = len(numbers)
+        ledger.insert(Stamps.of([producer] * count, [partition] * count, numbers))
+    return segments.put(stream.blobs, ledger.entries())
 
 
 @cache

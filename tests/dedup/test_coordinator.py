@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.dedup.stamp import Stamp
-from sluicegate.errors import NotFound, SplitBrainCommit, StaleGeneration
+from sluicegate.errors import NotFound, SplitBrainCommit, StaleGeneration, UsageError
 from sluicegate.gate.changes import DEDUP, StreamChange
 from sluicegate.gate.coordinator import (
     AlreadyAborted,
@@ -22,6 +22,7 @@ from sluicegate.gate.coordinator import (
     TransactionError,
     UnknownTransaction,
 )
+from sluicegate.gate.drafts import Epoch
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.journal import StreamJournal
 from sluicegate.gate.stream import Stream
@@ -192,6 +193,39 @@ class TestTransactions:
                     coordinator.commit(transaction)
                 consume(Coordinator(run, shards=3), 0)
         assert stream.chain.head().sequence == 1
+
+    def test_two_coordinators_of_one_run_count_nothing_twice(self, stream: Stream) -> None:
+        with Gate(stream).claim() as run:
+            one, other = Coordinator(run, shards=3), Coordinator(run, shards=3)
+            consume(one, 0)
+            with pytest.raises(SplitBrainCommit, match="judged by the dedup log before epoch 1"):
+                consume(other, 0)
+        assert stream.chain.head().sequence == 1
+
+    def test_events_without_stamps_are_refused_where_there_is_a_log(self, stream: Stream) -> None:
+        with Gate(stream).claim() as run:
+            consume(Coordinator(run, shards=3), 0)
+            link = run.link
+            epoch = Epoch(link.positions, at(9), 5, {}, link.version, link.generation)
+            with pytest.raises(UsageError, match="events without stamps"):
+                run.seal(epoch)
+
+    def test_a_forced_reset_leaves_other_partitions_where_they_are_by_then(
+        self, scratch: Path
+    ) -> None:
+        stream = opened(make_home(scratch / "two"))
+        Gate(stream).genesis(Positions({"orders": {0: 0, 1: 0}}))
+        journal = StreamJournal(stream)
+        with consuming(stream) as coordinator:
+            first, second = coordinator.begin(stamp(0)), coordinator.begin(stamp(1))
+            assert first
+            assert second
+            coordinator.commit(first, Positions({"orders": {0: 5, 1: 5}}))
+            work = StreamChange("reset", positions=at(3), force=True).to_work()
+            plan = journal.plan(work)
+            coordinator.commit(second, Positions({"orders": {0: 8, 1: 9}}))
+            journal.apply(plan, Approval(myself()))
+        assert stream.chain.head().positions == Positions({"orders": {0: 3, 1: 9}})
 
     def test_a_rollback_takes_stamps_and_state_back(self, stream: Stream) -> None:
         with consuming(stream) as coordinator:

@@ -110,6 +110,7 @@ class Coordinator:
         self._timeout = timeout
         self._clock = clock
         self._ledger = ledger_at(run.stream, run.link)
+        self._known = run.link.epoch
         self._open: dict[str, Transaction] = {}
         self._ended: dict[str, type[TransactionError]] = {}
         self._counts = dict.fromkeys(Counters.__slots__, 0)
@@ -197,8 +198,10 @@ class Coordinator:
             generation=self._run.link.generation,
             counters={"committed": len(chosen)},
             stamps=segments.put(self._run.stream.blobs, seen),
+            number=self._known + 1,
         )
         link = self._seal_at_this_version(epoch)
+        self._known = link.epoch
         self._ledger.absorb(seen)
         for key in staged:
             self._cache.pop(shard_of(key, self._shards), None)

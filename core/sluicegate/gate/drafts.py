@@ -79,7 +79,11 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One micro-batch of a run: from where to where it read, and what it changed."""
+    """One micro-batch of a run: from where to where it read, and what it changed.
+
+    With `stamps`, the segment of what it saw for the first time, `number` says which epoch it is:
+    the dedup log it was judged by is that of the epoch before.
+    """
 
     start: Positions
     end: Positions
@@ -91,6 +95,7 @@ class Epoch:
     counters: Mapping[str, int] = field(default_factory=dict)
     operators: Ref | None = None
     stamps: Ref | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,7 @@ class EpochDraft:
                 "the stream on"
             )
         epoch = self.epoch
+        self._check_stamps(head)
         delta = None
         state = head.state
         if epoch.partials:
@@ -143,6 +149,20 @@ class EpochDraft:
         from sluicegate.gate.segments import with_segment
 
         return with_segment(blobs, head.dedup, self.epoch.stamps)
+
+    def _check_stamps(self, head: Link) -> None:
+        """Refuse what was judged by an older dedup log, and events that the log would not know."""
+        epoch = self.epoch
+        if epoch.stamps is not None and epoch.number != head.epoch + 1:
+            raise SplitBrainCommit(
+                f"the epoch was judged by the dedup log before epoch {epoch.number}, but epoch "
+                f"{head.epoch} is sealed"
+            )
+        if epoch.stamps is None and epoch.events and head.dedup:
+            raise UsageError(
+                f"{head.stream} keeps a dedup log, but the epoch has events without stamps",
+                hint="give the segment of what it saw for the first time",
+            )
 
     def _check_moves(self) -> None:
         """Refuse an epoch after which something would be read, or counted, once more."""
@@ -231,6 +251,7 @@ class OvertakingDraft:
     force: bool
     signature: Signature
     base: Link
+    moved: Positions | None = None
 
     def on(self, head: Link, since: Sequence[Link], _blobs: Blobs) -> Link | None:
         for link in since:
@@ -243,6 +264,9 @@ class OvertakingDraft:
         )
         content = dict(self.content)
         lineage = content.pop("lineage", head.lineage)
+        if self.moved:
+            # On top of where the stream is now: partitions that are not named stay.
+            content["positions"] = head.positions.updated(self.moved)
         return self.signature.next(
             head,
             self.kind,

@@ -26,7 +26,7 @@ from sluicegate.gate.compact import compact
 from sluicegate.gate.drafts import OvertakingDraft, Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import changes, content_of, restorable
-from sluicegate.gate.plans import Planner, v1_of, with_positions
+from sluicegate.gate.plans import Planner, v1_of
 from sluicegate.gate.reference import content_from_v1
 from sluicegate.gate.stream import Stream
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
@@ -133,7 +133,9 @@ class StreamJournal:
             case _:
                 content = {**self._content(change, base), "details": details}
                 kind = Kind(change.operation)
-                draft = OvertakingDraft(kind, content, change.force, signature, base)
+                draft = OvertakingDraft(
+                    kind, content, change.force, signature, base, change.positions
+                )
                 link = self._gate.append(draft, base)
         if link is None:
             raise Drifted("somebody else did the same, or changed what it was to be done to")
@@ -145,8 +147,7 @@ class StreamJournal:
             return content_of(restorable(self._stream, base, change.to))
         if change.operation == IMPORT:
             return content_from_v1(self._stream, v1_of(change))
-        assert change.positions is not None
-        return {"positions": with_positions(base.positions, change.positions)}
+        return {}
 
     def _undoable(self, operation: str | None) -> Entry:
         entries = self.history()

@@ -96,7 +96,7 @@ class Planner:
                 f"{self._stream.name} keeps no dedup log, so what it reads again it would count "
                 "again; --skip-seen cannot work"
             )
-        new = with_positions(head.positions, change.positions)
+        new = head.positions.updated(change.positions)
         actions = moves(head.positions, new)
         told = []
         if back := sum(-(a.delta or 0) for a in actions if (a.delta or 0) < 0):
@@ -279,14 +279,6 @@ def v1_of(change: StreamChange) -> v1.V1Checkpoint:
     except binascii.Error as e:
         raise Corrupt("the plan does not hold the file to import") from e
     return v1.decode(data, "the file to import")
-
-
-def with_positions(old: Positions, new: Positions) -> Positions:
-    """Positions with some of them changed."""
-    by_topic = {topic: dict(partitions) for topic, partitions in old.by_topic.items()}
-    for each in new:
-        by_topic.setdefault(each.topic, {})[each.partition] = each.offset
-    return Positions(by_topic).checked()
 
 
 def _same_content(aim: Link, head: Link) -> bool:
