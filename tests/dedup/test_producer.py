@@ -786,14 +786,17 @@ def test_a_crash_while_recovering_from_a_crash(scratch: Path, append_only: None)
 
         disk = storage._calls._disk  # type: ignore[attr-defined]
         process = disk.process(die_before_the_fsync)
-        producer = IdempotentProducer.open(storage.uri, SMALL, calls=process)
-        told.issue(producer, (0, b"a"))
+        producer = IdempotentProducer.open(storage.uri, Options(reserve=100), calls=process)
+        # Into a range that lasts, so that the next fsync is that of the outbox.
+        told.issue(producer, *[(0, b"a")] * 5)
         armed = True
         with pytest.raises(Killed):
             told.issue(producer, (0, b"b"))
         abandon(producer)
         with IdempotentProducer.open(storage.uri, SMALL, calls=storage._calls) as producer:
-            told.issued |= sent(producer)
+            found = sent(producer)
+            assert b"b" in found.values()
+            told.issued |= found
             told.issue(producer, (0, b"c"))
 
     for cut in cut_points(scratch, prepare, twice, (Aftermath.POWER_LOSS, Aftermath.TORN)):
@@ -987,7 +990,7 @@ class TestDamage:
             path = segments(home)[-1]
             epoch, size = int(path.name[:20]), path.stat().st_size
             inner = encode_group([(0, 77, b"inner")], epoch, size)
-            producer.issue(0, inner)
+            producer.issue(0, inner + b"the end")
             abandon(producer)
         os.truncate(path, path.stat().st_size - 1)
         with IdempotentProducer.open(home) as producer:
