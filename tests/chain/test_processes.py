@@ -29,16 +29,18 @@ from sluicegate.blobs import BlobDamaged
 from sluicegate.chain.link import Kind, Link, decode
 from sluicegate.errors import Drifted, Fenced, Locked, SluicegateError, StaleVersion
 from sluicegate.gate import collect
+from sluicegate.gate.changes import StreamChange
 from sluicegate.gate.compact import compact
 from sluicegate.gate.drafts import RebalanceDraft, Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import CannotGoBack
+from sluicegate.gate.journal import StreamJournal
+from sluicegate.journal import Approval
 from sluicegate.state.backend import EpochIncomplete, PartialConflict
+from sluicegate.who import myself
 from tests.chain.streams import (
     NAME,
     OVERTAKING,
-    NothingToDo,
-    apply,
     check,
     check_counted,
     errors_of,
@@ -150,15 +152,19 @@ def operator(worker: Worker) -> None:
         head = worker.gate.head()
         force = worker.chance.random() < 0.5
         mark = worker.mark()
-        reason = f"{mark} {head.number} {'forced' if force else 'asked'}"
         to = worker.chance.randint(head.floor, head.number)
+        journal = StreamJournal(worker.stream)
         try:
-            entry = apply(worker.stream, "rollback", to=to, force=force, reason=reason)
+            plan = journal.plan(StreamChange("rollback", to=to, force=force).to_work())
+            if not plan.actions:
+                continue
+            # Asked after the plan was made: what came before it was taken into account.
+            base = worker.gate.head().number
+            reason = f"{mark} {base} {'forced' if force else 'asked'}"
+            entry = journal.apply(plan, Approval(myself(), reason))
             worker.write("changed", entry.id.rpartition("@")[2])
         except REFUSED as e:
             worker.refused(mark, e)
-        except NothingToDo:
-            continue
 
 
 def balancer(worker: Worker) -> None:

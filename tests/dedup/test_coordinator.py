@@ -25,6 +25,7 @@ from sluicegate.gate.coordinator import (
 from sluicegate.gate.drafts import Epoch
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.journal import StreamJournal
+from sluicegate.gate.recovery import Schedule
 from sluicegate.gate.stream import Stream
 from sluicegate.journal import Approval
 from sluicegate.positions import Positions
@@ -183,6 +184,18 @@ class TestTransactions:
                 coordinator.commit(transaction)
             assert coordinator.begin(stamp(0))
             assert coordinator.counters.timed_out == 1
+
+    def test_a_schedule_says_when_to_commit_together(self, stream: Stream) -> None:
+        with consuming(stream, schedule=Schedule(events=3)) as coordinator:
+            open_ones = []
+            links = 0
+            for sequence in range(7):
+                assert not coordinator.is_due()
+                open_ones.append(coordinator.begin(stamp(sequence)))
+                if coordinator.is_due():
+                    coordinator.commit_all([each for each in open_ones if each], at(sequence + 1))
+                    links, open_ones = links + 1, []
+            assert (links, len(open_ones)) == (2, 1)
 
     def test_a_deposed_consumer_commits_nothing(self, stream: Stream) -> None:
         with consuming(stream) as coordinator:

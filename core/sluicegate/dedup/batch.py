@@ -12,6 +12,7 @@ import numpy as np
 
 from sluicegate.dedup import intervals
 from sluicegate.dedup.intervals import Intervals
+from sluicegate.dedup.sorting import LARGE, ascending, merged
 from sluicegate.dedup.stamp import Column
 
 _RADIX = 1 << 16
@@ -104,6 +105,9 @@ def _packed(
 
 def _sorted(packed: Column, keys: Column) -> Column:
     """The same values ascending."""
+    if len(packed) > LARGE:
+        # Not worth a look for order: what arrived in order comes in smaller pieces.
+        return ascending(packed)
     if int(keys.max()) < _RADIX:
         # Sixteen bits are sorted by radix, which keeps what arrived in order.
         packed = packed[np.argsort(keys.astype(np.uint16), kind="stable")]
@@ -113,9 +117,7 @@ def _sorted(packed: Column, keys: Column) -> Column:
         return packed
     if count > len(packed) // 4:
         return np.sort(packed)
-    both = np.concatenate([packed[~late], np.sort(packed[late])])
-    both.sort(kind="stable")
-    return both
+    return merged([packed[~late], np.sort(packed[late])])
 
 
 def _unpacked(keys: Column, numbers: Column) -> tuple[Intervals, Column, Column, Column]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sluicegate.dedup.sorting import order_of
 from sluicegate.dedup.stamp import Column
 
 
@@ -73,23 +74,38 @@ def union(sets: Sequence[Intervals]) -> Intervals:
         return nothing()
     if len(sets) == 1:
         return sets[0]
-    keys = np.concatenate([each.keys for each in sets])
-    first = np.concatenate([each.first for each in sets])
-    end = np.concatenate([each.end for each in sets])
-    at = np.concatenate([each.at for each in sets])
+    space = Space.of(
+        [each.keys for each in sets], [each.end for each in sets] + [each.first for each in sets]
+    )
+    return _joined(
+        space,
+        np.concatenate([space.encode(each.keys, each.first) for each in sets]),
+        np.concatenate([space.encode(each.keys, each.end) for each in sets]),
+        np.concatenate([each.at for each in sets]),
+    )
+
+
+def coalesced(keys: Column, first: Column, end: Column, at: Column) -> Intervals:
+    """Intervals in any order, overlapping or not, as a set."""
+    if not len(keys):
+        return nothing()
     space = Space.of([keys], [first, end])
-    low = space.encode(keys, first)
-    order = np.argsort(low, kind="stable")
-    low = low[order]
-    reach = np.maximum.accumulate(space.encode(keys, end)[order])
+    return _joined(space, space.encode(keys, first), space.encode(keys, end), at)
+
+
+def _joined(space: Space, low: Column, reach: Column, at: Column) -> Intervals:
+    """Encoded intervals in any order as a set; the columns are used up."""
+    if not (low[1:] >= low[:-1]).all():
+        order = order_of(low)
+        low, reach, at = low.take(order), reach.take(order), at.take(order)
+    np.maximum.accumulate(reach, out=reach)
     begins = np.empty(len(low), bool)
     begins[0] = True
     np.greater(low[1:], reach[:-1], out=begins[1:])
     starts = np.flatnonzero(begins)
-    stops = np.append(starts[1:], len(low)) - 1
-    chosen = order[starts]
-    newest = np.maximum.reduceat(at[order], starts)
-    return Intervals(keys[chosen], first[chosen], space.decode(reach[stops]), newest)
+    low, reach = low[starts], reach[np.append(starts[1:], len(begins)) - 1]
+    newest = np.maximum.reduceat(at, starts)
+    return Intervals(space.keys(low), space.decode(low), space.decode(reach), newest)
 
 
 def difference(one: Intervals, other: Intervals) -> Intervals:
@@ -182,10 +198,13 @@ class Space:
     def encode(self, keys: Column, numbers: Column) -> Column:
         """The pairs as integers in the same order."""
         low = numbers if self._ranks is None else np.searchsorted(self._ranks, numbers)
-        encoded: Column = keys.astype(np.uint64)
-        encoded <<= self._shift
+        encoded: Column = keys.view(np.uint64) << self._shift
         encoded |= low.astype(np.uint64, copy=False)
         return encoded
+
+    def keys(self, encoded: Column) -> Column:
+        """The keys of encoded pairs."""
+        return (encoded >> self._shift).view(np.int64)
 
     def decode(self, encoded: Column) -> Column:
         """The numbers of encoded pairs."""

@@ -57,7 +57,8 @@ class Keys:
     def _resolve(self, stamps: Stamps, *, add: bool) -> Column:
         if not len(stamps):
             return np.empty(0, np.int64)
-        stamps = stamps.encoded()
+        # A dictionary that was just made has no names that do not occur; a given one may.
+        all_occur = stamps is not (stamps := stamps.encoded())
         codes = stamps.producers.indices.to_numpy(zero_copy_only=False)
         places = int(stamps.partitions.max()) + 1
         cell = codes
@@ -65,7 +66,7 @@ class Keys:
             cell = codes.astype(np.int64) * places
             cell += stamps.partitions
         names = stamps.producers.dictionary
-        cells, table = _distinct(cell, len(names) * places)
+        cells, table = _distinct(cell, len(names) * places, all_occur=all_occur and places == 1)
         with self._lock:
             producers = self._producers(names, cells // places, add=add)
             pairs = (producers << 32) | (cells % places)
@@ -114,8 +115,10 @@ class Keys:
         return ids
 
 
-def _distinct(cell: Column, room: int) -> tuple[Column, Column | None]:
+def _distinct(cell: Column, room: int, *, all_occur: bool) -> tuple[Column, Column | None]:
     """The distinct numbers among many; with a table that has room for all, if that is small."""
+    if all_occur:
+        return np.arange(room), np.empty(room, np.int64)
     if room > max(4 * len(cell), _ROOMY):
         return np.unique(cell), None
     # A table of all that could be is cheaper than sorting all that are.

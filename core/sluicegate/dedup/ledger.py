@@ -23,7 +23,7 @@ from sluicegate.dedup.stamp import Column, Stamps, Texts
 
 FRESH, DUPLICATE, EXPIRED = 0, 1, 2
 # What fits into a core's cache while it is sorted.
-_PIECE = 1 << 17
+_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,16 +55,22 @@ class Entries:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Judgement:
     """What became of every stamp of a batch, and the fresh ones as something to remember."""
 
-    verdicts: Column
-    fresh: Entries
+    def __init__(self, verdicts: Column, seen: Intervals, keys: Keys) -> None:
+        self.verdicts = verdicts
+        self._seen = seen
+        self._keys = keys
 
     def count(self, verdict: int) -> int:
         """How many stamps got a verdict."""
         return int(np.count_nonzero(self.verdicts == verdict))
+
+    @property
+    def fresh(self) -> Entries:
+        """The stamps that were fresh; made when it is asked for."""
+        return _entries(self._keys, self._seen)
 
 
 class Ledger:
@@ -73,7 +79,7 @@ class Ledger:
     def __init__(self) -> None:
         self._keys = Keys()
         self._seen = intervals.nothing()
-        # Per key, the first sequence of which something is known; 0: no floor.
+        # Per key, the first sequence of which something is known; 0, or none yet: no floor.
         self._floors: Column = np.empty(0, np.uint64)
 
     def __len__(self) -> int:
@@ -101,7 +107,7 @@ class Ledger:
         `order`, if given, says which of equal ones is first: the one where it is smallest.
         """
         if not len(stamps):
-            return Judgement(np.empty(0, np.uint8), Ledger().entries())
+            return Judgement(np.empty(0, np.uint8), intervals.nothing(), self._keys)
         verdicts = []
         recent = intervals.nothing()
         highest = int(stamps.sequences.max())
@@ -112,7 +118,7 @@ class Ledger:
             verdicts.append(judged)
         recent = replace(recent, at=np.full(len(recent), at_ms))
         self._seen = intervals.union([self._seen, recent])
-        return Judgement(np.concatenate(verdicts), self._entries(recent, np.empty(0, np.int64)))
+        return Judgement(np.concatenate(verdicts), recent, self._keys)
 
     def check(self, stamps: Stamps, order: Column | None = None) -> Column:
         """The verdict on every stamp, without remembering anything."""
@@ -130,15 +136,15 @@ class Ledger:
         if not len(entries):
             return
         keys = self._keys.add(Stamps(entries.producers, entries.partitions, entries.first))
-        self._grow_floors()
-        first = entries.first.astype(np.uint64)
-        end = entries.last.astype(np.uint64) + np.uint64(1)
+        first = entries.first.view(np.uint64)
+        end = entries.last.view(np.uint64) + np.uint64(1)
         below = entries.expired
-        np.maximum.at(self._floors, keys[below], end[below])
-        order = np.lexsort((first, keys))
-        order = order[~below[order]]
-        seen = Intervals(keys[order], first[order], end[order], entries.at[order])
-        self._seen = intervals.union([self._seen, seen])
+        at = entries.at
+        if below.any():
+            self._grow_floors()
+            np.maximum.at(self._floors, keys[below], end[below])
+            keys, first, end, at = keys[~below], first[~below], end[~below], at[~below]
+        self._seen = intervals.union([self._seen, intervals.coalesced(keys, first, end, at)])
         self._cut_below_floors()
 
     def expire(self, before_ms: int) -> int:
@@ -155,7 +161,12 @@ class Ledger:
 
     def entries(self) -> Entries:
         """Everything it knows, in canonical order."""
-        return self._entries(self._seen, np.flatnonzero(self._floors))
+        floored = np.flatnonzero(self._floors)
+        if not len(floored):
+            return _entries(self._keys, self._seen)
+        zeros = np.zeros(len(floored), np.uint64)
+        below = Intervals(floored, zeros, self._floors[floored], zeros.astype(np.int64))
+        return _entries(self._keys, self._seen, below)
 
     def _batches(self, stamps: Stamps, order: Column | None) -> Iterator[Batch]:
         """The stamps sorted: in pieces, beside each other, if they arrived mostly in order."""
@@ -179,7 +190,6 @@ class Ledger:
 
         Whole runs are judged where that is possible: what arrives in order is mostly new.
         """
-        self._grow_floors()
         verdicts = np.zeros(len(batch), np.uint8)
         verdicts[batch.repeated] = DUPLICATE
         runs = batch.runs
@@ -204,54 +214,76 @@ class Ledger:
 
     def _floor_of(self, keys: Column) -> Column:
         """The floor of each key; 0 where there is none."""
+        if not len(self._floors):
+            return np.zeros(len(keys), np.uint64)
         known = keys < len(self._floors)
         floors: Column = np.where(known, self._floors[np.where(known, keys, 0)], np.uint64(0))
         return floors
 
     def _grow_floors(self) -> None:
+        """Give every key a floor, before one is raised; most ledgers never have any."""
         more = len(self._keys) - len(self._floors)
         if more:
             self._floors = np.concatenate([self._floors, np.zeros(more, np.uint64)])
 
     def _cut_below_floors(self) -> None:
         """Forget what is below the floors."""
+        if not self._floors.any():
+            return
         seen = self._seen
         floors = self._floor_of(seen.keys)
         kept = seen.end > floors
         first = np.maximum(seen.first, floors)
         self._seen = Intervals(seen.keys[kept], first[kept], seen.end[kept], seen.at[kept])
 
-    def _entries(self, seen: Intervals, floored: Column) -> Entries:
-        names, partitions = self._keys.columns()
-        keys = np.concatenate([floored, seen.keys])
-        first = np.concatenate([np.zeros(len(floored), np.uint64), seen.first])
-        end = np.concatenate([self._floors[floored], seen.end])
-        at = np.concatenate([np.zeros(len(floored), np.int64), seen.at])
-        expired = np.repeat([True, False], [len(floored), len(seen)])
-        order = np.lexsort((first, ~expired, _ranks(names, partitions, keys)))
-        return Entries(
-            names.take(pa.array(keys[order])),
-            partitions[keys[order]],
-            first[order].astype(np.int64),
-            (end[order] - np.uint64(1)).astype(np.int64),
-            at[order],
-            expired[order],
-        )
-
 
 def ledger_of(*entries: Entries) -> Ledger:
-    """The ledger that knows what all of these know."""
+    """The ledger that knows what all of these know; all at once, however many they are."""
     ledger = Ledger()
-    for each in entries:
-        ledger.absorb(each)
+    if entries:
+        ledger.absorb(
+            Entries(
+                pa.concat_arrays([each.producers for each in entries]),
+                np.concatenate([each.partitions for each in entries]),
+                np.concatenate([each.first for each in entries]),
+                np.concatenate([each.last for each in entries]),
+                np.concatenate([each.at for each in entries]),
+                np.concatenate([each.expired for each in entries]),
+            )
+        )
     return ledger
 
 
-def _ranks(names: Texts, partitions: Column, keys: Column) -> Column:
-    """The place of each key among all by name and partition, so that arrival does not matter."""
-    used, inverse = np.unique(keys, return_inverse=True)
+def _entries(keys: Keys, seen: Intervals, below: Intervals | None = None) -> Entries:
+    """Intervals by the names of their keys, so that it does not matter who came first."""
+    names, partitions = keys.columns()
+    all_of = [seen] if below is None else [below, seen]
+    ids = np.concatenate([each.keys for each in all_of])
+    first = np.concatenate([each.first for each in all_of])
+    end = np.concatenate([each.end for each in all_of])
+    at = np.concatenate([each.at for each in all_of])
+    expired = np.repeat([below is not None, False], [len(ids) - len(seen), len(seen)])
+    # Stable: within a key its floor comes first, then its intervals as they are.
+    order = np.argsort(_ranks(names, partitions, ids), kind="stable")
+    return Entries(
+        names.take(pa.array(ids[order])),
+        partitions[ids[order]],
+        first[order].astype(np.int64),
+        (end[order] - np.uint64(1)).astype(np.int64),
+        at[order],
+        expired[order],
+    )
+
+
+def _ranks(names: Texts, partitions: Column, ids: Column) -> Column:
+    """The place of each key among those that occur, by name and partition."""
+    there = np.zeros(len(partitions), bool)
+    there[ids] = True
+    used = np.flatnonzero(there)
     table = pa.table({"name": names.take(pa.array(used)), "partition": partitions[used]})
     order = pc.sort_indices(table, [("name", "ascending"), ("partition", "ascending")])
-    ranks = np.empty(len(used), np.int64)
-    ranks[order.to_numpy()] = np.arange(len(used))
-    return ranks[inverse]
+    small = np.uint16 if len(used) <= 1 << 16 else np.int64
+    ranks = np.zeros(len(partitions), small)
+    ranks[used[order.to_numpy()]] = np.arange(len(used))
+    found: Column = ranks[ids]
+    return found

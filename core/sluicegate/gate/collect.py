@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,34 +78,77 @@ def prune(
     return link
 
 
+@dataclass(frozen=True, slots=True)
+class _Garbage:
+    """What may go, as it was seen while others went on."""
+
+    seen: Link
+    limit_ns: float
+    links: list[str]
+    blobs: list[tuple[Stored, int]]
+    temporary: list[Path]
+    locks: list[Path]
+
+    @property
+    def swept(self) -> Swept:
+        size = sum(size for _, size in self.blobs)
+        return Swept(len(self.links), len(self.blobs), size, len(self.temporary), len(self.locks))
+
+
 def sweep(stream: Stream, *, grace: float = GRACE, dry_run: bool = False) -> Swept:
-    """Remove links below the floor, orphans, and leftovers of dead writers."""
-    if dry_run:
-        return _sweep(stream, stream.chain.head(), grace, remove=False)
+    """Remove links below the floor, orphans, and leftovers of dead writers.
+
+    All is looked at while others append; who removes then only looks at what is new.
+    """
+    garbage = _look(stream, grace)
+    if dry_run or not garbage.swept:
+        return garbage.swept
     with stream.collecting():
-        return _sweep(stream, stream.chain.open_head(), grace, remove=True)
-
-
-def _sweep(stream: Stream, head: Link, grace: float, *, remove: bool) -> Swept:
-    # Before anything goes: what a link that cannot be read refers to is not known.
-    live = {ref.digest for ref in live_refs(stream, head)}
-    limit = (time.time() - grace) * 1e9
-    links = [key_of(number) for number in stream.chain.numbers() if number < head.floor]
-    blobs = [(b.key, s.size) for b in stream.blobs.stored() if (s := _old(stream, b, live, limit))]
-    left = list(old_temporaries(stream, limit))
-    locks = list(old_run_locks(stream, head, limit))
-    if remove:
+        head = stream.chain.open_head()
+        newer = {ref.digest for ref in live_refs(stream, head, above=garbage.seen.number)}
+        blobs = [
+            (blob, size)
+            for blob, size in garbage.blobs
+            if _old(stream, blob, newer, garbage.limit_ns)
+        ]
+        garbage = replace(garbage, blobs=blobs)
         stream.chain.settle(head)
-        for key in (*links, *(key for key, _ in blobs)):
-            stream.storage.delete(key)
-        for path in left:
+        _remove(stream, garbage)
+    return garbage.swept
+
+
+def _look(stream: Stream, grace: float) -> _Garbage:
+    while True:
+        seen = stream.chain.head()
+        try:
+            # Before anything goes: what a link that cannot be read refers to is not known.
+            live = {ref.digest for ref in live_refs(stream, seen)}
+        except LinkDamaged:
+            if stream.chain.head().floor == seen.floor:
+                raise
+            # Another sweep came first.
+            continue
+        limit = (time.time() - grace) * 1e9
+        stored = [(blob, _old(stream, blob, live, limit)) for blob in stream.blobs.stored()]
+        return _Garbage(
+            seen,
+            limit,
+            [key_of(number) for number in stream.chain.numbers() if number < seen.floor],
+            [(blob, found.size) for blob, found in stored if found],
+            list(old_temporaries(stream, limit)),
+            list(old_run_locks(stream, seen, limit)),
+        )
+
+
+def _remove(stream: Stream, garbage: _Garbage) -> None:
+    for key in (*garbage.links, *(blob.key for blob, _ in garbage.blobs)):
+        stream.storage.delete(key)
+    for path in garbage.temporary:
+        path.unlink(missing_ok=True)
+    for path in garbage.locks:
+        # Inside it: a run that takes it now would hold a lock that nobody can see.
+        with suppress(Locked), FileLock(path).hold(timeout=0, note=False):
             path.unlink(missing_ok=True)
-        for path in locks:
-            # Inside it: a run that takes it now would hold a lock that nobody can see.
-            with suppress(Locked), FileLock(path).hold(timeout=0, note=False):
-                path.unlink(missing_ok=True)
-    size = sum(size for _, size in blobs)
-    return Swept(len(links), len(blobs), size, len(left), len(locks))
 
 
 def _old(stream: Stream, blob: Stored, live: set[str], limit_ns: float) -> Stat | None:
@@ -114,11 +157,14 @@ def _old(stream: Stream, blob: Stored, live: set[str], limit_ns: float) -> Stat 
     return found if found and found.modified_ns <= limit_ns else None
 
 
-def live_refs(stream: Stream, head: Link) -> Iterator[Ref]:
-    """Every blob that a kept link leads to; `Corrupt` if that cannot be told of one of them."""
+def live_refs(stream: Stream, head: Link, above: int = -1) -> Iterator[Ref]:
+    """Every blob that a kept link leads to; `LinkDamaged` if that cannot be told of one of them.
+
+    With `above`, only those of the links above a number.
+    """
     declared: list[Span] = []
     seen: set[Ref] = set()
-    for number in range(head.number, head.floor - 1, -1):
+    for number in range(head.number, max(head.floor - 1, above), -1):
         if has(declared, number):
             # Given up by a repair, which says so.
             continue

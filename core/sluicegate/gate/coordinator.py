@@ -21,6 +21,7 @@ from sluicegate.gate import segments
 from sluicegate.gate.dedup_log import ledger_at
 from sluicegate.gate.drafts import Epoch
 from sluicegate.gate.gate import Run
+from sluicegate.gate.recovery import Schedule
 from sluicegate.gate.sealed import shard_state
 from sluicegate.positions import Positions
 from sluicegate.shards.routing import shard_of
@@ -103,11 +104,13 @@ class Coordinator:
         *,
         shards: int = 1,
         timeout: float = _TIMEOUT,
+        schedule: Schedule = Schedule(),  # noqa: B008 - a frozen value
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._shards = shards
         self._timeout = timeout
+        self._schedule = schedule
         self._clock = clock
         self._ledger = ledger_at(run.stream, run.link)
         self._known = run.link.epoch
@@ -126,6 +129,11 @@ class Coordinator:
     def positions(self) -> Positions:
         """Where the next message is to be read."""
         return self._run.link.positions
+
+    def is_due(self) -> bool:
+        """Whether what is open should be committed by now, as the schedule says; one link each."""
+        link = self._run.link
+        return self._schedule.is_due(link, link.sequence + len(self._open), time.time())
 
     def begin(self, stamp: Stamp) -> Transaction | None:
         """A transaction for a message; None if it was processed before, or that is not known.
