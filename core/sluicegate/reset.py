@@ -14,6 +14,7 @@ from enum import Enum
 
 from sluicegate import units
 from sluicegate.errors import NotFound, UsageError
+from sluicegate.plan import Action
 from sluicegate.positions import MAX_OFFSET, Positions
 
 Partition = tuple[str, int]
@@ -119,6 +120,33 @@ class Move:
     def delta(self) -> int:
         """Forward is positive."""
         return self.new - self.old
+
+
+SKIP = "skip"
+_SHOWN = 3
+
+
+def moving(topic: str, partition: int, old: int | None, new: int | None) -> Action:
+    """The action that moves one position, and what that means."""
+    place = f"{topic}[{partition}]"
+    if new is None:
+        return Action("forget", place, "no position from then on", old, new)
+    if old is None:
+        return Action("set", place, "had no position", old, new)
+    if new < old:
+        return Action("rewind", place, f"re-reads {units.events(old - new)}", old, new)
+    return Action(SKIP, place, f"skips {units.events(new - old)}", old, new)
+
+
+def moves_told(actions: Sequence[Action]) -> str:
+    """What moved, in a line of the history; empty if nothing did."""
+    moved = [f"{a.place} {_worth(a.old)} → {_worth(a.new)}" for a in actions[:_SHOWN]]
+    more = f" and {len(actions) - _SHOWN} more" if len(actions) > _SHOWN else ""
+    return ", ".join(moved) + more
+
+
+def _worth(value: int | str | None) -> str:
+    return "none" if value is None else str(value)
 
 
 def plan_reset(positions: Positions, known: Known, spec: ResetSpec) -> list[Move]:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -896,6 +897,7 @@ def as_nobody(home: str) -> None:
     """Take the permission of each file away in turn, as a user whom that hinders."""
     root = Path(home) / streams.NAME
     if os.getuid() == 0:
+        _load_everything(Path(home))
         for path in (Path(home).parent, *Path(home).parent.rglob("*")):
             os.chown(path, 65534, 65534)
         os.setgid(65534)
@@ -915,6 +917,16 @@ def as_nobody(home: str) -> None:
     with pytest.raises(StorageFailed, match="cannot open the lock"):
         Gate(open_stream(str(root), read_only=False)).head()
         streams.work(open_stream(str(root), read_only=False), 1)
+
+
+def _load_everything(home: Path) -> None:
+    """Do on a copy what is done later: who drops to nobody may not read our libraries any more."""
+    with TemporaryDirectory() as scratch:
+        copy = Path(shutil.copytree(home, Path(scratch, "home")), streams.NAME)
+        stream = open_stream(str(copy), read_only=False)
+        streams.work(stream, 1)
+        verify(stream, Reading())
+        StreamJournal(stream).plan(StreamChange("repair", read_data=True).to_work())
 
 
 def _without_permission(path: Path, *, must_refuse: bool) -> None:

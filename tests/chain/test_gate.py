@@ -850,14 +850,16 @@ def test_streams_are_isolated(root: Path) -> None:
 class TestCollectLock:
     def test_excludes_appending_and_the_other_way(self, root: Path, gate: Gate) -> None:
         hasty = opened(root, patience=0)
+        # Who has nothing to remove need not wait.
+        gate.stream.blobs.put(b"an orphan")
         with gate.stream.collecting():
             with pytest.raises(Locked, match="collect"):
                 work(hasty, 1)
             with pytest.raises(Locked, match="collect"):
-                collect.sweep(hasty)
+                collect.sweep(hasty, grace=0)
         with gate.stream.referring():
             with pytest.raises(Locked, match="collect"):
-                collect.sweep(hasty)
+                collect.sweep(hasty, grace=0)
             work(hasty, 1)
         check(gate.stream)
 

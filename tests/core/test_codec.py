@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import re
-import resource
 import struct
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from sluicegate.codec import Format, NotEncodable, decode, encode, read_header
 from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
 from sluicegate.offsets import record
 from sluicegate.positions import to_spark
+from tests.memory import peak_bytes
 
 FMT = Format("test", version=3, max_body=1 << 20)
 VALUE = {"b": [1, -1, 2**63, 1.5, None, True], "a": {"text": "Grüße", "raw": b"\0\xff"}}
@@ -207,7 +207,7 @@ def corruptions(count: int) -> int:
         else:
             # Only a damage that made another valid body may pass.
             assert data[:64] == frame(data[64:])[:64]
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 400 << 10
+    assert peak_bytes() < 400 << 20
     return typed
 
 

@@ -15,7 +15,7 @@ from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import Corrupt, UsageError
 from sluicegate.plan import Action, Precondition
 from sluicegate.positions import Positions, from_spark, to_spark
-from sluicegate.reset import Partition
+from sluicegate.reset import SKIP, Partition, moves_told, moving
 
 ROLLBACK, RESET, COMPACT, DEDUP, RESTORE, PRUNE, REPAIR, IMPORT, DEPOSE = OPERATIONS = (
     "rollback",
@@ -28,8 +28,7 @@ ROLLBACK, RESET, COMPACT, DEDUP, RESTORE, PRUNE, REPAIR, IMPORT, DEPOSE = OPERAT
     "import",
     "depose",
 )
-SKIP, MOVE_ON = "skip", "move on"
-_SHOWN = 3
+MOVE_ON = "move on"
 
 
 class NeedsDedup(UsageError):
@@ -92,7 +91,7 @@ class StreamChange:
 
 def moves(old: Positions, new: Positions, *, counted: bool = False) -> list[Action]:
     """One action per position that differs; `counted`: what lies between moves with them."""
-    found = [_move(each, old.get(*each), new.get(*each)) for each in _differing(old, new)]
+    found = [moving(*each, old.get(*each), new.get(*each)) for each in _differing(old, new)]
     if not counted:
         return found
     return [
@@ -106,23 +105,10 @@ def _differing(old: Positions, new: Positions) -> list[Partition]:
     return sorted(each for each in both if old.get(*each) != new.get(*each))
 
 
-def _move(partition: Partition, old: int | None, new: int | None) -> Action:
-    place = f"{partition[0]}[{partition[1]}]"
-    if new is None:
-        return Action("forget", place, "no position from then on", old, new)
-    if old is None:
-        return Action("set", place, "had no position", old, new)
-    if new < old:
-        return Action("rewind", place, f"re-reads {units.events(old - new)}", old, new)
-    return Action(SKIP, place, f"skips {units.events(new - old)}", old, new)
-
-
 def summary(actions: list[Action], note: str) -> str:
     """The moves of positions in a line of the history."""
-    shown = [a for a in actions if a.verb in ("rewind", SKIP, MOVE_ON, "set", "forget")]
-    told = ", ".join(f"{a.place} {_shown(a.old)} → {_shown(a.new)}" for a in shown[:_SHOWN])
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return f"{note}: {told}{more}" if note and told else note or told + more
+    told = moves_told([a for a in actions if a.verb in ("rewind", SKIP, MOVE_ON, "set", "forget")])
+    return f"{note}: {told}" if note and told else note or told
 
 
 def standing(link: Link, *, force: bool) -> tuple[Precondition, ...]:
@@ -139,7 +125,3 @@ def link_text(link: Link) -> str:
     """A link as plans name it."""
     kind = f"epoch {link.epoch}" if link.kind is Kind.EPOCH else link.kind.value
     return f"link {link.number} ({kind}, {units.utc(link.created_at)})"
-
-
-def _shown(value: int | str | None) -> str:
-    return "none" if value is None else str(value)

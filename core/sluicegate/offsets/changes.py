@@ -18,6 +18,7 @@ from sluicegate.offsets.base import Partition, Update
 from sluicegate.offsets.record import Change, Record
 from sluicegate.plan import Action, Precondition
 from sluicegate.positions import Position, Positions, PositionsInvalid, from_spark, to_spark
+from sluicegate.reset import moves_told, moving
 
 RESTORE = "restore"
 TITLES = {
@@ -98,7 +99,7 @@ class StoreChange:
     def actions(self, record: Record | None) -> tuple[Action, ...]:
         """One per position that moves."""
         return tuple(
-            _action(topic, partition, old, self.put.get(topic, partition))
+            moving(topic, partition, old, self.put.get(topic, partition))
             for topic, partition, old in self.before(record)
             if old != self.put.get(topic, partition)
         )
@@ -162,27 +163,10 @@ def consequences(actions: tuple[Action, ...]) -> list[str]:
     return told
 
 
-def _action(topic: str, partition: int, old: int | None, new: int | None) -> Action:
-    place = f"{topic}[{partition}]"
-    if new is None:
-        return Action("forget", place, "no position from then on", old, new)
-    if old is None:
-        return Action("set", place, "had no position", old, new)
-    if new < old:
-        return Action("rewind", place, f"re-reads {units.events(old - new)}", old, new)
-    return Action("skip", place, f"skips {units.events(new - old)}", old, new)
-
-
 def _summary(actions: tuple[Action, ...], note: str) -> str:
-    moved = [f"{a.place} {_shown(a.old)} → {_shown(a.new)}" for a in actions[:_SHOWN]]
-    more = f" and {len(actions) - _SHOWN} more" if len(actions) > _SHOWN else ""
-    return (f"{note}: " if note else "") + (", ".join(moved) + more or "no position moved")
+    return (f"{note}: " if note else "") + (moves_told(actions) or "no position moved")
 
 
 def _places(actions: list[Action]) -> str:
     names = ", ".join(action.place for action in actions[:_SHOWN])
     return names + (f" and {len(actions) - _SHOWN} more" if len(actions) > _SHOWN else "")
-
-
-def _shown(value: int | str | None) -> str:
-    return "none" if value is None else str(value)
