@@ -205,6 +205,8 @@ def _entry(link: Link, undone: Mapping[str, str]) -> Entry:
 def _undo_of(link: Link) -> str:
     if link.kind is Kind.COMPACT and link.details.get("given_up"):
         return "yes"
+    if link.kind is Kind.COMPACT and link.details.get("undoes"):
+        return "no: compact again with --retain instead"
     return _NO_UNDO.get(link.kind, "yes")
 
 
