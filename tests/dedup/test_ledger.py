@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -13,50 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sluicegate.dedup import intervals, ledger, segment
+from sluicegate.dedup import intervals, judge, segment
 from sluicegate.dedup.intervals import Intervals, Lookup
 from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Entries, Ledger, ledger_of
-from sluicegate.dedup.stamp import MAX_SEQUENCE, Stamp, StampInvalid, Stamps
-
-TOP = MAX_SEQUENCE
-PRODUCERS = ["", "a", "a/b", "a/b/c", "zürich", "日本", "x" * 65536]
-Key = tuple[int | str, int]
-Row = tuple[int | str, int, int]
-
-# By their place, because one of them is too long to be shown.
-producers = some.integers(0, len(PRODUCERS) - 1)
-partitions = some.sampled_from([0, 1, 7, 2**31 - 1])
-sequences = some.one_of(
-    some.integers(0, 40),
-    some.integers(TOP - 40, TOP),
-    some.integers(0, TOP),
-    some.sampled_from([0, 1, TOP - 1, TOP]),
-)
-runs = some.tuples(some.integers(0, 30), some.integers(1, 12)).map(
-    lambda run: list(range(run[0], run[0] + run[1]))
-)
-rows = some.tuples(producers, partitions, sequences)
-batches = some.one_of(
-    some.lists(rows, max_size=60),
-    some.builds(
-        lambda p, q, numbers, back: [(p, q, n) for n in (reversed(numbers) if back else numbers)],
-        producers,
-        partitions,
-        runs,
-        some.booleans(),
-    ),
+from sluicegate.dedup.stamp import Stamp, StampInvalid, Stamps
+from tests.dedup.batches import (
+    PRODUCERS,
+    TOP,
+    Key,
+    Row,
+    batches,
+    partitions,
+    producers,
+    sequences,
+    stamps,
 )
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces so small that ordinary examples have several."""
-    monkeypatch.setattr(ledger, "_PIECE", 8)
-
-
-def stamps(batch: Sequence[Row]) -> Stamps:
-    named = [(PRODUCERS[p] if isinstance(p, int) else p, q, n) for p, q, n in batch]
-    return Stamps.from_stamps([Stamp(*row) for row in named])
+    monkeypatch.setattr(judge, "_PIECE", 8)
 
 
 class Model:
@@ -259,7 +235,7 @@ class TestIntervals:
 
     @given(points, some.lists(some.tuples(some.integers(0, 3), numbers), max_size=60))
     def test_membership(self, inside: set[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
-        lookup = Lookup(of_points(inside), max((n for _, n in asked), default=0))
+        lookup = Lookup(of_points(inside))
         keys = np.array([key for key, _ in asked], np.int64)
         found = lookup.contains(keys, np.array([n for _, n in asked], np.uint64))
         assert found.tolist() == [each in inside for each in asked]
@@ -267,7 +243,7 @@ class TestIntervals:
     @given(points, points)
     def test_overlap(self, inside: set[tuple[int, int]], other: set[tuple[int, int]]) -> None:
         asked = of_points(other)
-        found = Lookup(of_points(inside), max((n for _, n in other), default=0)).overlapping(asked)
+        found = Lookup(of_points(inside)).overlapping(asked)
         assert found.tolist() == [
             bool(to_points(asked.take(np.array([i]))) & inside) for i in range(len(asked))
         ]

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from sluicegate.dedup.sorting import order_of
 from sluicegate.dedup.stamp import Column
+
+Side: TypeAlias = Literal["left", "right"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,43 +131,43 @@ def difference(one: Intervals, other: Intervals) -> Intervals:
 
 
 class Lookup:
-    """A set made ready to be asked often, about numbers up to `highest`."""
+    """A set made ready to be asked often."""
 
-    def __init__(self, within: Intervals, highest: int) -> None:
+    def __init__(self, within: Intervals) -> None:
         self._within = within
-        top = max(int(within.end.max()), highest + 1) if len(within) else highest + 1
-        self._space: Space | None = Space.direct(top)
-        if self._space:
-            self._first = self._space.encode(within.keys, within.first)
-            self._end = self._space.encode(within.keys, within.end)
+        if not len(within):
+            return
+        # Whatever lies above all that is in the set is asked for as if it lay just above.
+        self._key = within.keys[-1] + 1
+        self._number = within.end.max()
+        lowest = np.zeros(1, np.uint64)
+        self._space = Space.of([np.array([self._key])], [lowest, within.first, within.end])
+        self._first = self._space.encode(within.keys, within.first)
+        self._end = self._space.encode(within.keys, within.end)
 
     def overlapping(self, runs: Intervals) -> Column:
         """Of every run whether any of its numbers is in the set."""
         if not len(self._within) or not len(runs):
             return np.zeros(len(runs), bool)
-        space, first, end = self._ready(runs.keys, runs.first, runs.end)
         # The last interval that begins before the run ends; it overlaps if it ends after its start.
-        at = np.searchsorted(first, space.encode(runs.keys, runs.end), side="left") - 1
-        found: Column = (at >= 0) & (end[at] > space.encode(runs.keys, runs.first))
+        end = self._encoded(runs.keys, runs.end, "left")
+        at = np.searchsorted(self._first, end, side="left") - 1
+        first = self._encoded(runs.keys, runs.first, "right")
+        found: Column = (at >= 0) & (self._end[at] > first)
         return found
 
     def contains(self, keys: Column, numbers: Column) -> Column:
         """Of every point whether it is in the set."""
         if not len(self._within) or not len(keys):
             return np.zeros(len(keys), bool)
-        space, first, end = self._ready(keys, numbers)
-        points = space.encode(keys, numbers)
-        at = np.searchsorted(first, points, side="right") - 1
-        found: Column = (at >= 0) & (points < end[at])
+        points = self._encoded(keys, numbers, "right")
+        at = np.searchsorted(self._first, points, side="right") - 1
+        found: Column = (at >= 0) & (points < self._end[at])
         return found
 
-    def _ready(self, keys: Column, *numbers: Column) -> tuple[Space, Column, Column]:
-        within = self._within
-        high = max(int(keys.max()), int(within.keys.max()))
-        if self._space and self._space.has_room(high):
-            return self._space, self._first, self._end
-        space = Space.of([keys, within.keys], [*numbers, within.first, within.end])
-        return space, space.encode(within.keys, within.first), space.encode(within.keys, within.end)
+    def _encoded(self, keys: Column, numbers: Column, side: Side) -> Column:
+        numbers = self._space.near(np.minimum(numbers.view(np.uint64), self._number), side)
+        return self._space.encode(np.minimum(keys, self._key), numbers)
 
 
 class Space:
@@ -194,6 +197,16 @@ class Space:
     def has_room(self, key: int) -> bool:
         """Whether keys up to this one fit."""
         return self._bits + key.bit_length() <= 64
+
+    def near(self, numbers: Column, side: Side) -> Column:
+        """Numbers as the space has them: the next one above, or below, where it has them not."""
+        if self._ranks is None:
+            return numbers
+        if side == "left":
+            at = np.searchsorted(self._ranks, numbers, side="left")
+            return self._ranks[np.minimum(at, len(self._ranks) - 1)]
+        below: Column = self._ranks[np.searchsorted(self._ranks, numbers, side="right") - 1]
+        return below
 
     def encode(self, keys: Column, numbers: Column) -> Column:
         """The pairs as integers in the same order."""

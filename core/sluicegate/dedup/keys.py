@@ -12,21 +12,32 @@ from sluicegate.dedup.stamp import Column, Stamps, Texts
 
 _UNKNOWN = np.int64(-1)
 _ROOMY = 1 << 20
+# So many names are looked through faster than they are sorted for many questions.
+_FEW = 1 << 14
 
 
 class Keys:
-    """Names that are told apart once, and small numbers from then on."""
+    """Names that are told apart once, and small numbers from then on.
 
-    def __init__(self) -> None:
+    With `below`, only what that one does not know is kept here; it must not grow any more.
+    """
+
+    def __init__(self, below: Keys | None = None) -> None:
+        self._below = below
+        self._offset = len(below) if below else 0
         self._chunks: list[Texts] = []
         self._known = 0
         self._lock = Lock()
         # Producer and partition in one number, ascending, and the key of each.
         self._pairs: Column = np.empty(0, np.int64)
         self._ids: Column = np.empty(0, np.int64)
+        # Made once they do not grow any more: the pair of each key, and the names in order.
+        self._final = False
+        self._by_id: Column | None = None
+        self._sorted: tuple[Texts, Column] | None = None
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return self._offset + len(self._pairs)
 
     @property
     def bytes(self) -> int:
@@ -40,11 +51,27 @@ class Keys:
             self._chunks = [pa.concat_arrays(self._chunks or [pa.array([], pa.string())])]
         return self._chunks[0]
 
-    def columns(self) -> tuple[Texts, Column]:
-        """Names and partitions of all keys, in the order of the keys."""
-        pairs = np.empty(len(self), np.int64)
-        pairs[self._ids] = self._pairs
-        return self.producers.take(pa.array(pairs >> 32)), pairs & 0xFFFFFFFF
+    def final(self) -> Keys:
+        """The same keys, which stay as they are when these grow; nothing is copied."""
+        with self._lock:
+            copy = Keys(self._below)
+            copy._chunks, copy._known = [self.producers], self._known
+            copy._pairs, copy._ids = self._pairs, self._ids
+            copy._final = True
+        return copy
+
+    def names_of(self, keys: Column) -> tuple[Texts, Column]:
+        """Names and partitions of some keys."""
+        if self._below is None:
+            pairs = self._pairs_by_id()[keys]
+            return self.producers.take(pa.array(pairs >> 32)), pairs & 0xFFFFFFFF
+        ours = keys >= self._offset
+        names, partitions = self._below.names_of(keys[~ours])
+        pairs = self._pairs_by_id()[keys[ours] - self._offset]
+        both = pa.concat_arrays([names, self.producers.take(pa.array(pairs >> 32))])
+        place = np.argsort(np.argsort(ours, kind="stable"), kind="stable")
+        numbers = np.concatenate([partitions, pairs & 0xFFFFFFFF])
+        return both.take(pa.array(place)), numbers[place]
 
     def find(self, stamps: Stamps) -> Column:
         """The key of every stamp; -1 if it has none."""
@@ -68,10 +95,7 @@ class Keys:
         names = stamps.producers.dictionary
         cells, table = _distinct(cell, len(names) * places, all_occur=all_occur and places == 1)
         with self._lock:
-            producers = self._producers(names, cells // places, add=add)
-            pairs = (producers << 32) | (cells % places)
-            pairs[producers < 0] = _UNKNOWN
-            ids = self._pair_ids(pairs, add=add)
+            ids = self._keys_of(names, cells // places, cells % places, add=add)
         if table is None:
             found: Column = ids[np.searchsorted(cells, cell)]
         else:
@@ -79,11 +103,30 @@ class Keys:
             found = table.take(cell)
         return found
 
+    def _keys_of(self, names: Texts, used: Column, partitions: Column, *, add: bool) -> Column:
+        """The key of each name that is used, with its partition; new ones are appended, or -1."""
+        if self._below is not None:
+            found = self._below._keys_of(names, used, partitions, add=False)  # noqa: SLF001
+            rest = np.flatnonzero(found < 0)
+            if not len(rest):
+                return found
+            used, partitions = used[rest], partitions[rest]
+        producers = self._producers(names, used, add=add)
+        pairs = (producers << 32) | partitions
+        pairs[producers < 0] = _UNKNOWN
+        ids = self._pair_ids(pairs, add=add)
+        if self._below is None:
+            return ids
+        found[rest] = np.where(ids < 0, _UNKNOWN, ids + self._offset)
+        return found
+
     def _producers(self, names: Texts, used: Column, *, add: bool) -> Column:
         """The number of each name that is used; new ones are appended, or -1."""
         chosen, inverse = np.unique(used, return_inverse=True)
         names = names.take(pa.array(chosen))
-        if self._known > 4 * len(names):
+        if self._final and self._known > max(_FEW, 4 * len(names)):
+            found = self._bisect(names)
+        elif self._known > 4 * len(names):
             # The hash table is made of the smaller side.
             there = pc.index_in(self.producers, value_set=names)
             at = np.flatnonzero(there.is_valid().to_numpy(zero_copy_only=False))
@@ -99,6 +142,26 @@ class Keys:
             self._known += len(fresh)
         return found[inverse]
 
+    def _bisect(self, names: Texts) -> Column:
+        """The number of each name, or -1, by halves: all names at a time.
+
+        Arrow has `search_sorted` only since release 25, and a hash table that is kept not at all.
+        """
+        if self._sorted is None:
+            order = pc.sort_indices(self.producers)
+            self._sorted = self.producers.take(order), order.to_numpy().astype(np.int64)
+        ordered, order = self._sorted
+        low, high = np.zeros(len(names), np.int64), np.full(len(names), len(ordered))
+        for _ in range(len(ordered).bit_length()):
+            middle = np.minimum((low + high) // 2, len(ordered) - 1)
+            below = pc.less(ordered.take(pa.array(middle)), names)
+            right = below.to_numpy(zero_copy_only=False) & (low < high)
+            high = np.where(right | (low >= high), high, middle)
+            low = np.where(right, middle + 1, low)
+        at = np.minimum(low, len(ordered) - 1)
+        there = pc.equal(ordered.take(pa.array(at)), names).to_numpy(zero_copy_only=False)
+        return np.where(there, order[at], _UNKNOWN)
+
     def _pair_ids(self, pairs: Column, *, add: bool) -> Column:
         at = np.searchsorted(self._pairs, pairs)
         at_most = np.minimum(at, max(len(self._pairs) - 1, 0))
@@ -113,6 +176,15 @@ class Keys:
             self._pairs = np.insert(self._pairs, places, pairs[fresh][order])
             self._ids = np.insert(self._ids, places, new[order])
         return ids
+
+    def _pairs_by_id(self) -> Column:
+        if self._by_id is not None:
+            return self._by_id
+        pairs = np.empty(len(self._pairs), np.int64)
+        pairs[self._ids] = self._pairs
+        if self._final:
+            self._by_id = pairs
+        return pairs
 
 
 def _distinct(cell: Column, room: int, *, all_occur: bool) -> tuple[Column, Column | None]:

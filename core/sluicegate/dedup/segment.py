@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sluicegate.dedup.ledger import Entries
+from sluicegate.dedup.entries import Entries
 from sluicegate.dedup.stamp import MAX_PARTITION
 from sluicegate.errors import Corrupt
 

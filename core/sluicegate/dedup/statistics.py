@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluicegate.dedup.ledger import Entries
+from sluicegate.dedup.entries import Entries
 from sluicegate.dedup.stamp import Column
 
 
