@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from sluicegate import codec
 from sluicegate.errors import Corrupt, NotFound
@@ -16,14 +18,16 @@ from sluicegate.storage import Storage
 from sluicegate.who import myself
 
 _MAX_BODY = 65536
+_OWN = ("id", "created_at", "by", "reason")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a marker says: a random identity, made once, and when."""
+    """What a marker says: a random identity, made once, and when; `more` is the kind's own."""
 
     id: str
     created_at: float
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,16 @@ class Marker:
             raise Corrupt(e.message, hint=again, place=place) from e
         match fields:
             case {"id": str(identity), "created_at": float(created_at)}:
-                return Mark(identity, created_at)
+                more = {key: value for key, value in fields.items() if key not in _OWN}
+                return Mark(identity, created_at, more)
         raise Corrupt(f"{place}: it lacks its id or creation time", hint=again, place=place)
 
-    def create(self, storage: Storage, reason: str | None = None) -> bool:
+    def create(
+        self, storage: Storage, reason: str | None = None, more: Mapping[str, Any] | None = None
+    ) -> bool:
         """Mark a directory; False if somebody did so first."""
         fields = {
+            **(more or {}),
             "id": str(uuid.uuid4()),
             "created_at": time.time(),
             "by": myself().fields(),

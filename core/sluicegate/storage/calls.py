@@ -22,6 +22,9 @@ class Calls:
         while rest:
             rest = rest[os.write(fd, rest) :]
 
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
     def sync(self, fd: int) -> None:
         # On macOS fsync(2) leaves data in the drive's cache; this is the call that does not.
         if full_sync := getattr(fcntl, "F_FULLFSYNC", None):
@@ -42,6 +45,9 @@ class Calls:
 
     def rename(self, source: str, name: str, directory: int) -> None:
         os.rename(source, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def move(self, source: str, origin: int, name: str, directory: int) -> None:
+        os.rename(source, name, src_dir_fd=origin, dst_dir_fd=directory)
 
     def unlink(self, name: str, directory: int) -> None:
         os.unlink(name, dir_fd=directory)

@@ -1,0 +1,126 @@
+"""One segment as it is read: whole lines, found by counting newlines."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sluicegate.log import index
+from sluicegate.log.files import LogDamaged, OutOfRange, segment_key
+from sluicegate.log.index import NEWLINE
+from sluicegate.storage import Storage
+from sluicegate.storage.translate import Translated
+
+MAX_RECORD = 16 << 20
+"""Most bytes of one record, its newline included."""
+_SKIP = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records `first` to `first + count - 1` of a partition: whole lines with their newlines."""
+
+    first: int
+    count: int
+    data: bytes
+
+
+class Segment:
+    """A segment that is open for reading, for the length of a `with` block."""
+
+    def __init__(self, storage: Storage, incarnation: str, partition: int, base: int) -> None:
+        name = segment_key(partition, base)
+        self._base = base
+        self._place = Path(storage.uri, name)
+        self._stream = storage.open(name)
+        self._fd = self._stream.fileno()
+        found = os.fstat(self._fd)
+        self._size = found.st_size
+        self._key = incarnation, partition, base, found.st_dev, found.st_ino
+        self._marks = index.marks_of(self._key)
+
+    def __enter__(self) -> Self:
+        if self._size < self._marks.size or not self._begins_record(self._marks.size):
+            self._stream.close()
+            index.forget(self._key)
+            raise self._damaged(f"is not what it was: it had {self._marks.size} bytes before")
+        return self
+
+    def __exit__(
+        self, _type: object, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._stream.close()
+        index.remember(self._key, self._marks)
+
+    def count(self, up_to: int | None = None) -> int:
+        """How many whole records it holds; with `up_to`, perhaps only as many as those."""
+        if up_to is None or self._marks.count < up_to:
+            with Translated(self._place):
+                self._marks = index.count_on(self._fd, self._size, self._marks, up_to)
+        return self._marks.count
+
+    @property
+    def counted_bytes(self) -> int:
+        """How many bytes those take that were counted."""
+        return self._marks.size
+
+    def read(self, start: int, end: int, max_bytes: int, until: int | None) -> Iterator[Piece]:
+        """The records from `start` to before `end`; `until` is where the next segment begins."""
+        record, at = self._marks.before(start - self._base)
+        offset = self._base + record
+        while offset < start:
+            count, data = self._lines(at, _SKIP, start - offset)
+            self._refuse_end(count, offset, until)
+            offset, at = offset + count, at + len(data)
+        while offset < end:
+            count, data = self._lines(at, self._bytes_to(end, at, max_bytes), end - offset)
+            self._refuse_end(count, offset, until)
+            yield Piece(offset, count, data)
+            offset, at = offset + count, at + len(data)
+            self._marks = self._marks.with_mark(offset - self._base, at)
+        if offset == until and at != self._size:
+            raise self._damaged(f"holds more than the records up to {until}, where the next begins")
+
+    def _lines(self, at: int, size: int, most: int) -> tuple[int, bytes]:
+        """How many whole lines from a place, and their bytes: about `size` unless one is longer."""
+        while True:
+            with Translated(self._place):
+                data = os.pread(self._fd, size, at)
+            if found := data.count(NEWLINE):
+                break
+            if len(data) < size:
+                return 0, b""
+            if size >= MAX_RECORD:
+                raise self._damaged(f"byte {at}: a record over {MAX_RECORD} bytes")
+            size = min(size * 4, MAX_RECORD)
+        if found <= most:
+            return found, data[: data.rfind(NEWLINE) + 1]
+        return most, data[: index.nth_end(data, most)]
+
+    def _bytes_to(self, end: int, at: int, max_bytes: int) -> int:
+        """How much to read at once, no more than is known to be needed."""
+        known = bisect_left(self._marks.records, end - self._base)
+        if known == len(self._marks.records):
+            return max_bytes
+        return max(1, min(max_bytes, self._marks.places[known] - at))
+
+    def _begins_record(self, at: int) -> bool:
+        with Translated(self._place):
+            return at == 0 or os.pread(self._fd, 1, at - 1) == NEWLINE
+
+    def _refuse_end(self, count: int, offset: int, until: int | None) -> None:
+        if count:
+            return
+        if until is None:
+            raise OutOfRange(f"{self._place} ends at {offset}", place=str(self._place))
+        raise self._damaged(
+            f"ends at {offset}, but the next begins at {until}: records are missing"
+        )
+
+    def _damaged(self, what: str) -> LogDamaged:
+        return LogDamaged(f"{self._place} {what}", place=str(self._place))
