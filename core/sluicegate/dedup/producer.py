@@ -171,6 +171,23 @@ class IdempotentProducer:
                 self._instance.save()
         return dropped
 
+    def acknowledge_range(self, partition: int, first: int, end: int) -> int:
+        """Like `acknowledge` for the sequences from `first` to before `end`, for less."""
+        if first >= end:
+            return 0
+        with self._working():
+            for sequence in (first, end - 1):
+                check_own(Stamp(self.producer_id, partition, sequence), self.producer_id)
+            if end > self.next_sequence(partition):
+                last = Stamp(self.producer_id, partition, end - 1)
+                raise UsageError(
+                    f"{last!s:.200} was never issued", hint="acknowledge what issue gave"
+                )
+            dropped = self._instance.drop_range(partition, first, end)
+            if self._instance.is_due:
+                self._instance.save()
+        return dropped
+
     def pending(self) -> Iterator[Message]:
         """What must be sent, again or for the first time: in order of each partition."""
         with self._working():

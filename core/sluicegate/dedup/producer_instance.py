@@ -133,6 +133,17 @@ class Instance:
         self._unsaved += dropped
         return dropped
 
+    def drop_range(self, partition: int, first: int, end: int) -> int:
+        """The same for consecutive messages of one partition."""
+        keys = [(partition, sequence) for sequence in range(first, end)]
+        if not all(map(self.outbox.__contains__, keys)):
+            return self.drop(keys)
+        for key in keys:
+            self.outbox.drop(key)
+        self.counter(partition).acknowledged.add(first, end)
+        self._unsaved += len(keys)
+        return len(keys)
+
     def save(self, reserve: Mapping[int, int] = MappingProxyType({})) -> None:
         """Replace the durable state, then delete what it no longer names."""
         state, finished = self.state, self.outbox.finished()

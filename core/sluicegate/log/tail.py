@@ -103,6 +103,8 @@ class Tail:
 
     def _open(self, base: int) -> None:
         self.close()
+        # Another log may have taken its place.
+        self._log.partitions()
         self._base, self._count, self._size = base, 0, -1
         # Its writer may have died before it was durable, and we build on it.
         self._storage.sync(files.segment_key(self._partition, base))
