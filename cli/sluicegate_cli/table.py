@@ -28,6 +28,7 @@ COMMANDS = {
     "checkpoint relocate": "copy a checkpoint to where it can be started",
     "offsets show": "show the positions of a target",
     "offsets reset": "move positions: to an offset, by a number, to a time",
+    "offsets lag": "show how far positions are behind the end",
     "offsets export": "write positions as Spark JSON, Kafka CSV or rpk text",
     "offsets import": "set positions from a file or from another layout",
     "offsets delete": "forget positions",

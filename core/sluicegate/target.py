@@ -32,6 +32,17 @@ _SPARK_MARKS = (
     ("state", "directory"),
 )
 STORE_MARKER = "sluicegate.store"
+# As `log.files` and `dedup.producer_files` name them: directories that commands do not work on.
+_OTHERS = {
+    "sluicegate.log": (
+        "an embedded log, the source of streams",
+        "name a stream that reads it, or name it as a stream's source in sluicegate.toml",
+    ),
+    "sluicegate.producer": (
+        "the directory of a producer",
+        "its application opens it; commands work on streams and stores",
+    ),
+}
 # As `chain.hint` names them.
 _HINT = ".head"
 # As `offsets.reference` reads them.
@@ -155,12 +166,21 @@ def detect(uri: str) -> tuple[TargetKind, str]:
         path = local_root(uri).resolve()
         found = _detect_file(open_storage(str(path.parent), read_only=True), path.name)
     if found is None:
+        _refuse_others(uri)
         raise UnsupportedFormat(
             f"{uri} is not a Spark checkpoint, an offset store, a gated stream or a v1 checkpoint",
             hint="name the directory that holds offsets/ and commits/, or say what it is with --as",
             place=uri,
         )
     return found
+
+
+def _refuse_others(uri: str) -> None:
+    """Say what a directory is, if it is ours and no target."""
+    root = local_root(uri)
+    for marker, (what, hint) in _OTHERS.items():
+        if (root / marker).is_file():
+            raise UnsupportedFormat(f"{uri} is {what}, not a target", hint=hint, place=uri)
 
 
 def survey(config: Config, home: str) -> list[Sighting]:

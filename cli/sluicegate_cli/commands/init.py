@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,10 @@ import typer
 
 from sluicegate.config import FILE_NAME
 from sluicegate.errors import NotFound, UsageError
-from sluicegate.gate.begin import begin, plan_begin
+from sluicegate.gate.begin import begin, plan_begin, start_of
 from sluicegate.init import apply_init, plan_init, plan_store
+from sluicegate.log.source import BrokerNeeded
+from sluicegate.positions import Positions
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import read_positions
 
@@ -20,8 +23,16 @@ EXAMPLES = (
     ("init", "in this directory: ./.sluicegate and ./sluicegate.toml"),
     ("init --home /srv/streams --yes", "elsewhere, without being asked"),
     ("init --store /data/billing/offsets", "an offset store for consumers"),
-    ("init --stream clicks --offsets start.json", "begin a gated stream"),
+    ("init --stream clicks", "begin a gated stream at the oldest record of its log"),
+    ("init --stream clicks --offsets start.json", "begin it at the offsets of a file"),
 )
+
+
+class Edge(Enum):
+    """An end of a log."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
 
 
 def run(
@@ -36,32 +47,45 @@ def run(
     offsets: Annotated[
         str | None, typer.Option(metavar="FILE", help="where the stream starts (JSON, CSV, rpk)")
     ] = None,
+    from_: Annotated[
+        Edge | None, typer.Option("--from", help="where the stream starts in its log")
+    ] = None,
 ) -> None:
     """Make a home for gated streams and a commented sluicegate.toml, or an offset store.
 
     Only what is missing is made; nothing is ever overwritten, so running it again is safe. An
     offset store is made on purpose only: a consumer whose disk is not mounted must not find an
-    empty store and start from nothing. A stream is begun at the offsets of a file; its table in
-    sluicegate.toml is fixed from then on.
+    empty store and start from nothing. A stream is begun at the oldest record of its embedded log,
+    at the end of it, or at the offsets of a file, which Kafka needs; they are kept as numbers. Its
+    table in sluicegate.toml is fixed from then on.
     """
     session = Session.of(ctx)
     if stream is not None:
-        _begin(session, stream, offsets)
+        _begin(session, stream, offsets, from_)
         return
     config_path = session.config_path or Path(FILE_NAME)
     plan = plan_init(session.home, config_path) if store is None else plan_store(store)
     session.change(plan, lambda approval: apply_init(plan, approval.reason))
 
 
-def _begin(session: Session, name: str, offsets: str | None) -> None:
+def _begin(session: Session, name: str, offsets: str | None, edge: Edge | None) -> None:
     named = session.config.streams.get(name)
     if named is None:
         raise NotFound(
             f"sluicegate.toml has no table [streams.{name}]",
             hint="describe the stream there first; see sluicegate.toml(5)",
         )
-    if offsets is None:
-        raise UsageError("say where the stream starts with --offsets FILE")
-    positions, home = read_positions(offsets), session.home
-    plan = plan_begin(home, name, positions)
+    if offsets is not None and edge is not None:
+        raise UsageError("--offsets and --from exclude each other", hint="give one of them")
+    home = session.home
+    positions = read_positions(offsets) if offsets is not None else _edge_of(named.source, edge)
+    plan = plan_begin(home, named, positions)
     session.change(plan, lambda approval: begin(home, named, positions, approval))
+
+
+def _edge_of(source: str, edge: Edge | None) -> Positions:
+    try:
+        return start_of(source, (edge or Edge.EARLIEST).value)
+    except (BrokerNeeded, NotFound) as e:
+        hint = "make the log first, or say where the stream starts with --offsets FILE"
+        raise type(e)(e.message, hint=hint, place=e.place) from e

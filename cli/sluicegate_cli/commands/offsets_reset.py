@@ -88,9 +88,9 @@ def run(
 
     A Spark checkpoint without state gets a committed batch that ends at the new offsets, so that
     batch numbers are never re-used; one with state is rolled back to the nearest batch. Times are
-    looked up in the offset log, or in the commits that a store keeps. What the broker holds is not
-    known here: --to-earliest and --to-latest work for file sources only. A file for --from-file
-    may be Spark's JSON, Kafka's CSV or rpk's text; - reads standard input.
+    looked up in the offset log, or in the commits that a store keeps. What a broker holds is not
+    known here: --to-earliest and --to-latest work for file sources and embedded logs only. A file
+    for --from-file may be Spark's JSON, Kafka's CSV or rpk's text; - reads standard input.
 
     A gated stream needs a choice: --skip-seen moves the positions and lets the dedup log drop what
     was counted before; --reprocess rolls the stream back to the newest link before the positions.

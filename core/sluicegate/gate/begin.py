@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from sluicegate import home as homes
 from sluicegate.chain.link import Kind
@@ -11,28 +10,29 @@ from sluicegate.config import NamedStream
 from sluicegate.gate.drafts import Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.reference import content_from_v1
+from sluicegate.gate.source import first_pins, pins_of
 from sluicegate.gate.stream import open_stream
 from sluicegate.journal import Approval
+from sluicegate.log.source import refuse_outside, source_range
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
 from sluicegate.storage import LocalStorage, local_root, validate_name
 from sluicegate.v1 import V1Checkpoint
 
-
-def pins_of(stream: NamedStream) -> dict[str, Any]:
-    """What a stream's table says that may never change."""
-    return {
-        "source": stream.source,
-        "stamp": list(stream.stamp),
-        "key": stream.key,
-        "shards": stream.shards,
-        "aggregates": dict(stream.aggregates),
-    }
+__all__ = ["begin", "begin_from_v1", "pins_of", "plan_begin", "plan_begin_from_v1", "start_of"]
 
 
-def plan_begin(home: str, name: str, positions: Positions) -> Plan:
-    """What beginning a stream at positions does."""
+def start_of(source: str, where: str) -> Positions:
+    """The positions at the `earliest` or `latest` of a source, as numbers."""
+    earliest, latest = source_range(source)
+    return {"earliest": earliest, "latest": latest}[where]
+
+
+def plan_begin(home: str, stream: NamedStream, positions: Positions) -> Plan:
+    """What beginning a stream at positions does; refuses those that its log does not hold."""
+    name = stream.name
     _check(home, name)
+    refuse_outside(stream.source, positions)
     actions = [Action("begin", f"stream {name}", "a chain with its first link")]
     actions += [
         Action("start", f"{p.topic}[{p.partition}]", "the first event it reads", new=p.offset)
@@ -45,7 +45,7 @@ def plan_begin(home: str, name: str, positions: Positions) -> Plan:
 def begin(home: str, stream: NamedStream, positions: Positions, approval: Approval) -> None:
     """Begin a stream at positions."""
     signature = Signature(by=approval.by, reason=approval.reason)
-    _gate(home, stream.name).genesis(positions, pins=pins_of(stream), signature=signature)
+    _gate(home, stream.name).genesis(positions, pins=first_pins(stream), signature=signature)
 
 
 def plan_begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint) -> Plan:

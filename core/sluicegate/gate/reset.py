@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sluicegate.gate.changes import RESET, ROLLBACK, StreamChange
 from sluicegate.gate.history import link_before, sound_links
+from sluicegate.gate.source import ranges_of
 from sluicegate.gate.stream import Stream
 from sluicegate.positions import Position, Positions
 from sluicegate.reset import Known, Point, ResetSpec, Scenario, plan_reset
@@ -18,7 +19,10 @@ def reset(stream: Stream, spec: ResetSpec, mode: str, *, force: bool) -> StreamC
     """The change that a reset is: `reset` moves positions only, `rollback` takes back as well."""
     head = stream.chain.head()
     past = _past(stream) if spec.scenario is Scenario.MOMENT else []
-    known = Known(past=past, ranges_from="the source", past_from="link")
+    edges = spec.scenario in (Scenario.EARLIEST, Scenario.LATEST)
+    ranges = ranges_of(head, needed=edges)
+    source = head.pins.get("source") or "the source"
+    known = Known(ranges, past, ranges_from=str(source), past_from="link")
     moves = plan_reset(head.positions, known, spec)
     wanted = Positions.of(Position(move.topic, move.partition, move.new) for move in moves)
     note = str(spec)

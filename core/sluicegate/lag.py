@@ -1,0 +1,93 @@
+"""How far positions are behind the end of what they read. Pure; it knows no target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sluicegate import units
+from sluicegate.errors import UsageError
+from sluicegate.findings import Finding, Severity, rule
+from sluicegate.positions import Positions
+
+TRIMMED = rule(
+    "SG-LAG-TRIMMED",
+    Severity.ERROR,
+    "events are gone before they were read",
+    "The position lies before the oldest event that the source still holds. What lies between was "
+    "trimmed away unread; the job refuses to start rather than skip it in silence.",
+)
+AHEAD = rule(
+    "SG-LAG-AHEAD",
+    Severity.ERROR,
+    "a position lies beyond the end of the source",
+    "The source ends before the position, so it lost events, was made anew, or is not the one that "
+    "was read. What is written next would be taken for read.",
+)
+
+
+class EndsUnknown(UsageError):
+    """Where the source ends is not known here."""
+
+    default_hint = (
+        "ask it: kafka-get-offsets.sh --bootstrap-server HOST:PORT --topic TOPIC | tr : , > "
+        "ends.csv; then add --end-offsets ends.csv"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """One partition: the position, and what the source holds; None is what is not known."""
+
+    topic: str
+    partition: int
+    position: int | None
+    earliest: int | None
+    latest: int | None
+
+    @property
+    def behind(self) -> int | None:
+        """How many events are still to be read; without a position, all of them are."""
+        start = self.position if self.position is not None else self.earliest or 0
+        return None if self.latest is None else max(0, self.latest - start)
+
+    @property
+    def place(self) -> str:
+        """As it is shown."""
+        return f"{self.topic}[{self.partition}]"
+
+
+def lags(positions: Positions, latest: Positions, earliest: Positions | None = None) -> list[Lag]:
+    """Every partition that has a position or an end."""
+    places = {(each.topic, each.partition) for each in (*positions, *latest)}
+    return [
+        Lag(
+            topic,
+            partition,
+            positions.get(topic, partition),
+            earliest.get(topic, partition) if earliest else None,
+            latest.get(topic, partition),
+        )
+        for topic, partition in sorted(places)
+    ]
+
+
+def total(found: Iterable[Lag]) -> int:
+    """How many events are still to be read, as far as that is known."""
+    return sum(each.behind or 0 for each in found)
+
+
+def problems(found: Iterable[Lag], rewind: str) -> list[Finding]:
+    """What is wrong with positions that the source does not hold; `rewind` is what mends it."""
+    wrong = []
+    for each in found:
+        if each.position is None:
+            continue
+        if each.earliest is not None and each.position < each.earliest:
+            gone = units.events(each.earliest - each.position)
+            detail = f"at {each.position}; the oldest left is {each.earliest}: {gone} are gone"
+            wrong.append(TRIMMED.at(each.place, detail, repair=rewind))
+        if each.latest is not None and each.position > each.latest:
+            detail = f"at {each.position}, but the source ends at {each.latest}"
+            wrong.append(AHEAD.at(each.place, detail))
+    return wrong
