@@ -1,0 +1,76 @@
+"""Handing out units to nodes, one at a time to whoever has least; and the loads of fewest moves.
+
+Loads are counts of shards. What a node has is judged in proportion to its capacity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sluicegate.shards.hashing import Column
+
+_HALVINGS = 80
+
+
+def fill(loads: Column, room: Column, capacities: Column, count: int) -> Column:
+    """How many of `count` units each node gets, if each goes to the one that has least.
+
+    No node gets more than its room. Of equals the first comes first.
+    """
+    if count <= 0:
+        return np.zeros_like(loads)
+    # The j-th unit of a node is handed out at the level (load + j) / capacity. Between these two
+    # levels are the last ones.
+    low = float((loads / capacities).min())
+    high = float(((loads + room) / capacities).max()) + 1.0
+    for _ in range(_HALVINGS):
+        level = (low + high) / 2
+        if int(_below(loads, room, capacities, level).sum()) > count:
+            high = level
+        else:
+            low = level
+    given = _below(loads, room, capacities, low)
+    rest = count - int(given.sum())
+    while rest > 0 and np.any(given < room):
+        open_ = np.flatnonzero(given < room)
+        level_of = (loads[open_] + given[open_]) / capacities[open_]
+        chosen = open_[np.argsort(level_of, kind="stable")[:rest]]
+        given[chosen] += 1
+        rest -= len(chosen)
+    return given
+
+
+def drain(loads: Column, room: Column, capacities: Column, count: int) -> Column:
+    """How many of `count` units each node loses, if each is taken from the one that has most.
+
+    No node loses more than its room. Of equals the last comes first, so that who was filled first
+    keeps what it has.
+    """
+    return fill(-loads[::-1], room[::-1], capacities[::-1], count)[::-1]
+
+
+def nearest(loads: Column, low: Column, high: Column, capacities: Column, total: int) -> Column:
+    """Loads from low to high that add up to a total, and that take the fewest moves to reach."""
+    aim = np.clip(loads, low, high)
+    gap = total - int(aim.sum())
+    aim += fill(aim, high - aim, capacities, gap)
+    aim -= drain(aim, aim - low, capacities, -gap)
+    return aim
+
+
+def fewest_moves(loads: Column, low: Column, high: Column, total: int) -> int:
+    """How many moves it takes at least until every load is from low to high.
+
+    What is above must go, like what nobody has; what is below must come. One move does one of each.
+    """
+    unowned = total - int(loads.sum())
+    going = unowned + int(np.clip(loads - high, 0, None).sum())
+    coming = int(np.clip(low - loads, 0, None).sum())
+    return max(going, coming)
+
+
+def _below(loads: Column, room: Column, capacities: Column, level: float) -> Column:
+    """How many units of each node are handed out below a level."""
+    wanted = np.ceil(level * capacities - loads)
+    given: Column = np.clip(wanted, 0, room).astype(np.int64)
+    return given
