@@ -13,31 +13,11 @@ _HALVINGS = 80
 
 
 def fill(loads: Column, room: Column, capacities: Column, count: int) -> Column:
-    """How many of `count` units each node gets, if each goes to the one that has least.
+    """How many of `count` units each node gets, if each goes to the one that then has least.
 
     No node gets more than its room. Of equals the first comes first.
     """
-    if count <= 0:
-        return np.zeros_like(loads)
-    # The j-th unit of a node is handed out at the level (load + j) / capacity. Between these two
-    # levels are the last ones.
-    low = float((loads / capacities).min())
-    high = float(((loads + room) / capacities).max()) + 1.0
-    for _ in range(_HALVINGS):
-        level = (low + high) / 2
-        if int(_below(loads, room, capacities, level).sum()) > count:
-            high = level
-        else:
-            low = level
-    given = _below(loads, room, capacities, low)
-    rest = count - int(given.sum())
-    while rest > 0 and np.any(given < room):
-        open_ = np.flatnonzero(given < room)
-        level_of = (loads[open_] + given[open_]) / capacities[open_]
-        chosen = open_[np.argsort(level_of, kind="stable")[:rest]]
-        given[chosen] += 1
-        rest -= len(chosen)
-    return given
+    return _handed_out(loads + 1, room, capacities, count)
 
 
 def drain(loads: Column, room: Column, capacities: Column, count: int) -> Column:
@@ -46,7 +26,7 @@ def drain(loads: Column, room: Column, capacities: Column, count: int) -> Column
     No node loses more than its room. Of equals the last comes first, so that who was filled first
     keeps what it has.
     """
-    return fill(-loads[::-1], room[::-1], capacities[::-1], count)[::-1]
+    return _handed_out(-loads[::-1], room[::-1], capacities[::-1], count)[::-1]
 
 
 def nearest(loads: Column, low: Column, high: Column, capacities: Column, total: int) -> Column:
@@ -69,8 +49,32 @@ def fewest_moves(loads: Column, low: Column, high: Column, total: int) -> int:
     return max(going, coming)
 
 
-def _below(loads: Column, room: Column, capacities: Column, level: float) -> Column:
-    """How many units of each node are handed out below a level."""
-    wanted = np.ceil(level * capacities - loads)
+def _handed_out(first: Column, room: Column, capacities: Column, count: int) -> Column:
+    """How many units of each node are among the `count` lowest; the j-th is at (first + j) / c."""
+    if count <= 0:
+        return np.zeros_like(first)
+    low = float((first / capacities).min())
+    high = float(((first + room) / capacities).max()) + 1.0
+    for _ in range(_HALVINGS):
+        level = (low + high) / 2
+        if int(_below(first, room, capacities, level).sum()) > count:
+            high = level
+        else:
+            low = level
+    given = _below(first, room, capacities, low)
+    rest = count - int(given.sum())
+    # What is left is at one level: at most one unit of each node.
+    while rest > 0 and np.any(given < room):
+        open_ = np.flatnonzero(given < room)
+        level_of = (first[open_] + given[open_]) / capacities[open_]
+        chosen = open_[np.argsort(level_of, kind="stable")[:rest]]
+        given[chosen] += 1
+        rest -= len(chosen)
+    return given
+
+
+def _below(first: Column, room: Column, capacities: Column, level: float) -> Column:
+    """How many units of each node are below a level."""
+    wanted = np.ceil(level * capacities - first)
     given: Column = np.clip(wanted, 0, room).astype(np.int64)
     return given
