@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     """What PySpark applications use, imported when it is asked for: PySpark comes with it."""
-    if name not in ("commit_offsets", "starting_offsets"):
+    if name not in ("Gate", "commit_offsets", "starting_offsets"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 

@@ -68,11 +68,20 @@ STREAM = (
         is_path=True,
     ),
     Key("stamp", list, '["producer", "partition", "seq"]', "columns of the stamp; none: position"),
+    Key(
+        "columns",
+        dict,
+        '{ user = "string", price = "long" }',
+        "columns of a record: string, long, double or boolean",
+    ),
     Key("key", str, '"user"', "column that decides the shard"),
     Key("shards", int, "64", "number of shards, fixed for the life of the stream"),
     Key("aggregates", dict, '{ clicks = "count", spent = "sum(price)" }', "state kept per key"),
     Key("sink", str, '"/data/clicks/out"', "directory for the output", is_path=True),
     Key("on_reject", str, '"keep"', "records without stamp or key", choices=("keep", "fail")),
+    Key("max_events", int, "1000000", "most events that one epoch reads"),
+    Key("offsets", str, '"/data/offsets"', "store that gets the positions too", is_path=True),
+    Key("app", str, '"jobs/clicks.py"', "application of your own that runs it", is_path=True),
 )
 _PLACES = ("checkpoint", "offsets")
 _TYPE_NAMES = {
@@ -104,9 +113,13 @@ class NamedStream:
     stamp: tuple[str, ...] = ()
     key: str | None = None
     shards: int = 64
+    columns: Mapping[str, str] = field(default_factory=dict)
     aggregates: Mapping[str, str] = field(default_factory=dict)
     sink: str | None = None
     on_reject: str = "keep"
+    max_events: int | None = None
+    offsets: str | None = None
+    app: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +243,9 @@ class _Checker:
         keys = self._keys(table, STREAM, f"{where}.")
         if "source" not in keys:
             raise self._fault(f"{where} needs a source")
-        if keys.get("shards", 1) < 1:
-            raise self._fault(f"{where}.shards must be at least 1")
+        for count in ("shards", "max_events"):
+            if keys.get(count, 1) < 1:
+                raise self._fault(f"{where}.{count} must be at least 1")
         stamp = tuple(keys.pop("stamp", ()))
         if len(stamp) not in (0, 3):
             raise self._fault(f"{where}.stamp needs three columns: producer, partition, sequence")

@@ -70,8 +70,8 @@ class Link:
     `changed` is the number of the newest link before this one that is not an epoch, so that the
     history need not read the epochs. `lineage` are the numbers whose epochs are part of the
     stream; what was rolled back is not. `sequence` counts the events included, `epoch` the epochs
-    ever sealed; `partials` and `stamps` are what an epoch changed and saw. `digest` is known of
-    links that were read or written.
+    ever sealed; `partials`, `stamps` and `output` are what an epoch changed, saw and wrote. `digest`
+    is known of links that were read or written.
     """
 
     stream: str
@@ -99,6 +99,7 @@ class Link:
     dedup: Manifest = Manifest()
     partials: Ref | None = None
     stamps: Ref | None = None
+    output: Ref | None = None
     assignment: Ref | None = None
     operators: Ref | None = None
     pins: Mapping[str, Any] = field(default_factory=dict)
@@ -108,10 +109,8 @@ class Link:
     @property
     def refs(self) -> tuple[Ref, ...]:
         """The blobs it refers to itself; manifests refer to more."""
-        single = [
-            ref for ref in (self.partials, self.stamps, self.assignment, self.operators) if ref
-        ]
-        return (*self.state.refs, *self.dedup.refs, *single)
+        single = (self.partials, self.stamps, self.output, self.assignment, self.operators)
+        return (*self.state.refs, *self.dedup.refs, *(ref for ref in single if ref))
 
     def includes(self, number: int) -> bool:
         """Whether the epoch of a link is part of the stream at this point."""
@@ -178,6 +177,7 @@ def _fields(link: Link) -> dict[str, Any]:
         "dedup": _from_manifest(link.dedup),
         "partials": link.partials.fields() if link.partials else None,
         "stamps": link.stamps.fields() if link.stamps else None,
+        "output": link.output.fields() if link.output else None,
         "assignment": link.assignment.fields() if link.assignment else None,
         "operators": link.operators.fields() if link.operators else None,
         "pins": dict(link.pins),
@@ -220,6 +220,7 @@ def _link(fields: Mapping[str, Any]) -> Link:
         dedup=_to_manifest(fields["dedup"]),
         partials=_ref_or_none(fields["partials"]),
         stamps=_ref_or_none(fields["stamps"]),
+        output=_ref_or_none(fields["output"]),
         assignment=_ref_or_none(fields["assignment"]),
         operators=_ref_or_none(fields["operators"]),
         pins=_map(fields["pins"]),
@@ -227,7 +228,7 @@ def _link(fields: Mapping[str, Any]) -> Link:
     )
 
 
-_FIELD_COUNT = 29
+_FIELD_COUNT = 30
 
 
 def _from_positions(positions: Positions) -> dict[str, list[list[int]]]:

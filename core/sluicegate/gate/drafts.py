@@ -71,6 +71,7 @@ class Signature:
             "lineage": extended(head.lineage, head.number + 1),
             "partials": None,
             "stamps": None,
+            "output": None,
             "details": {},
             "digest": "",
         }
@@ -96,6 +97,7 @@ class Epoch:
     operators: Ref | None = None
     stamps: Ref | None = None
     number: int | None = None
+    output: Ref | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class EpochDraft:
             dedup=self._dedup(head, blobs),
             partials=delta,
             stamps=epoch.stamps,
+            output=epoch.output,
             operators=epoch.operators or head.operators,
         )
 
@@ -308,14 +311,8 @@ class PruneDraft:
     def on(self, head: Link, _since: Sequence[Link], _blobs: Blobs) -> Link | None:
         if self.floor <= head.floor:
             return None
-        lineage = tuple(span for span in head.lineage if span[1] >= self.floor)
-        return self.signature.next(
-            head,
-            Kind.PRUNE,
-            floor=self.floor,
-            lineage=extended(lineage, head.number + 1),
-            details=self.details,
-        )
+        # The lineage stays whole: it alone says which published output is part of the stream.
+        return self.signature.next(head, Kind.PRUNE, floor=self.floor, details=self.details)
 
 
 def with_delta(blobs: Blobs, state: Manifest, delta: Ref) -> Manifest:

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from shlex import quote
 from typing import Any
 
@@ -200,8 +201,11 @@ class Run:
         """The stream that it runs on."""
         return self._gate.stream
 
-    def seal(self, epoch: Epoch) -> Link:
-        """Seal an epoch, durably; the errors say whether to route again or to stop."""
+    def seal(self, epoch: Epoch, nonce: str | None = None) -> Link:
+        """Seal an epoch, durably; the errors say whether to route again or to stop.
+
+        `nonce` is the link's, if something is named by it already.
+        """
         if self._stopped:
             raise WriterStopped("an earlier seal of this run was interrupted, or failed to write")
         if epoch.generation != self.link.generation:
@@ -209,7 +213,9 @@ class Run:
                 f"this run began at generation {self.link.generation}, its epoch is of "
                 f"{epoch.generation}"
             )
-        draft = EpochDraft(self.id, epoch, Signature(app=self._app))
+        signature = Signature(app=self._app)
+        signature = replace(signature, nonce=nonce) if nonce else signature
+        draft = EpochDraft(self.id, epoch, signature)
         try:
             link = self._gate.append(draft, self.link)
         except (Fenced, Locked, UsageError, BlobDamaged):

@@ -11,7 +11,28 @@
 started with `sluicegate submit --app job.py --offsets-store DIR --consumer billing`.
 """
 
-from sluicegate.pipeline.offsets_listener import OffsetsListener, commit_offsets
-from sluicegate.pipeline.starting import starting_offsets
+from __future__ import annotations
 
-__all__ = ["OffsetsListener", "commit_offsets", "starting_offsets"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sluicegate.pipeline.job import Gate
+    from sluicegate.pipeline.offsets_listener import OffsetsListener, commit_offsets
+    from sluicegate.pipeline.starting import starting_offsets
+
+__all__ = ["Gate", "OffsetsListener", "commit_offsets", "starting_offsets"]
+_HOMES = {
+    "Gate": "job",
+    "OffsetsListener": "offsets_listener",
+    "commit_offsets": "offsets_listener",
+    "starting_offsets": "starting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is asked for: a task needs little of it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -78,6 +78,12 @@ class Storage(Protocol):
         With `replace`, in one step in the place of what is there.
         """
 
+    def move(self, source: str, key: str) -> bool:
+        """Give a file or directory another key, where nothing may be; False if there is none.
+
+        Of a directory, everything in it must be durable before.
+        """
+
     def delete(self, key: str) -> bool:
         """Remove the file; False if there was none."""
 

@@ -115,6 +115,19 @@ class LocalStorage:
             with suppress(FileNotFoundError):
                 self._calls.unlink(temporary, directory)
 
+    def move(self, source: str, key: str) -> bool:
+        if self.stat(source) is None:
+            return False
+        with self._parent(source) as (origin, name), self._parent(key, create=True) as (to, wanted):
+            # rename(2) would replace a file, and an empty directory.
+            if _exists(to, wanted):
+                raise StorageFailed(f"{self._shown(key)} is there already", place=self._shown(key))
+            self._calls.move(name, origin, wanted, to)
+            # The new name first: at worst it has both for a moment, never neither.
+            self._calls.sync(to)
+            self._calls.sync(origin)
+        return True
+
     def delete(self, key: str) -> bool:
         try:
             with self._parent(key) as (directory, name):

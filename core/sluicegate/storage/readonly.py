@@ -46,6 +46,9 @@ class ReadOnlyStorage:
     def link(self, source: str, key: str, *, replace: bool = False) -> None:
         raise self._refusal("link", key)
 
+    def move(self, source: str, key: str) -> bool:
+        raise self._refusal("move", source)
+
     def delete(self, key: str) -> bool:
         raise self._refusal("delete", key)
 

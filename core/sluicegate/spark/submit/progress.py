@@ -26,6 +26,7 @@ class Progress:
     """One finished batch of a query; `ends` are the end offsets of its sources, as Spark has them.
 
     `committed` names the consumer whose positions were committed to the offset store with it.
+    Of a gated stream the batches are epochs, and `counts` says what became of their events.
     """
 
     query: str
@@ -38,6 +39,7 @@ class Progress:
     ends: tuple[Any, ...] = ()
     committed: str | None = None
     durations: Mapping[str, int] | None = None
+    counts: Mapping[str, int] | None = None
 
     def fields(self) -> dict[str, Any]:
         """As plain values."""
@@ -67,10 +69,10 @@ def decode(line: bytes) -> Progress | None:
             "ends": list(ends),
             "committed": None | str() as committed,
             "durations": None | dict() as durations,
+            "counts": None | dict() as counts,
         }:
-            return Progress(
-                query, query_id, batch, rows, rate, seconds, at, tuple(ends), committed, durations
-            )
+            more = (tuple(ends), committed, durations, counts)
+            return Progress(query, query_id, batch, rows, rate, seconds, at, *more)
     return None
 
 

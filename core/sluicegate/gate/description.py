@@ -1,0 +1,79 @@
+"""What a gated job does, from its table in the configuration: checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sluicegate.config import NamedStream
+from sluicegate.errors import ConfigInvalid
+from sluicegate.state.aggregates import Aggregate, Value, parse
+
+TYPES = ("string", "long", "double", "boolean")
+_STAMP = ("string", "long", "long")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The job of one stream: the columns of its records by type, and what becomes of them.
+
+    `judged` is false only to measure what dropping duplicates costs.
+    """
+
+    columns: Mapping[str, str]
+    stamp: tuple[str, ...]
+    key: str | None
+    aggregates: tuple[Aggregate, ...]
+    shards: int
+    writes_rows: bool
+    fails_on_reject: bool
+    judged: bool = True
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The columns of its partials."""
+        return tuple(value for each in self.aggregates for value in each.values)
+
+    @property
+    def state_types(self) -> Mapping[str, str]:
+        """The types of the columns that state is made of, which can never change."""
+        return {value.column: self.columns[value.column] for value in self.values}
+
+
+def describe(stream: NamedStream) -> Description:
+    """The job that a table describes, or `ConfigInvalid` with the key that is wrong."""
+    where = f"streams.{stream.name}"
+    columns = dict(stream.columns)
+    for name, kind in columns.items():
+        _check(f"{where}.columns", name, kind)
+    for name, kind in zip(stream.stamp, _STAMP, strict=False):
+        _give(columns, name, kind, f"{where}.stamp")
+    if stream.key:
+        _give(columns, stream.key, "string", f"{where}.key")
+    elif stream.aggregates:
+        raise ConfigInvalid(f"{where} has aggregates, but no key to keep them by")
+    return Description(
+        columns=columns,
+        stamp=stream.stamp,
+        key=stream.key,
+        aggregates=parse(stream.aggregates, columns),
+        shards=stream.shards,
+        writes_rows=stream.sink is not None,
+        fails_on_reject=stream.on_reject == "fail",
+    )
+
+
+def _check(where: str, name: str, kind: str) -> None:
+    if kind not in TYPES:
+        raise ConfigInvalid(f"{where}.{name} = {kind!r} is none of: {', '.join(TYPES)}")
+    if name.startswith("_"):
+        raise ConfigInvalid(
+            f"{where}: {name!r} begins with an underscore, which is for columns that are added",
+            hint="leave it out: columns that are not named are passed over",
+        )
+
+
+def _give(columns: dict[str, str], name: str, kind: str, where: str) -> None:
+    """A column that is needed has a type that cannot be chosen."""
+    if columns.setdefault(name, kind) != kind:
+        raise ConfigInvalid(f"{where}: column {name!r} must be a {kind}, not a {columns[name]}")

@@ -1,0 +1,210 @@
+"""Epochs: from the end positions of a micro-batch to a sealed, published link.
+
+The steps have names, which `step` is told as they are reached. Whatever kills the job between two
+of them, what was not sealed is invisible, and what was sealed is published by the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sluicegate.chain.link import Link
+from sluicegate.dedup.ledger import ledger_of, overlap
+from sluicegate.errors import ProblemsFound, StaleVersion
+from sluicegate.gate import segments
+from sluicegate.gate.description import Description
+from sluicegate.gate.drafts import Epoch
+from sluicegate.gate.gate import Run
+from sluicegate.gate.output import DATA, REJECTS, Output, Sink, encode
+from sluicegate.gate.rebalance import assignment_at
+from sluicegate.log.log import Log
+from sluicegate.pipeline import computing, tasks
+from sluicegate.pipeline.computing import Told
+from sluicegate.pipeline.records import Shape
+from sluicegate.pipeline.source import complete
+from sluicegate.pipeline.work import Slice, Work
+from sluicegate.positions import Positions
+from sluicegate.state.backends import complete as every_shard
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("sluicegate.pipeline")
+STEPS = ("claimed", "planned", "computed", "staged", "ready", "sealed", "published", "told")
+"""`claimed` once, the others for each epoch: `computed` after all tasks, `ready` before the seal,
+`published` after the rename, `told` after the hooks."""
+
+Step = Callable[[str], None]
+Process = Callable[["DataFrame", "EpochInfo"], "DataFrame | None"]
+
+
+class RecordsRejected(ProblemsFound):
+    """There are records that cannot be applied, and the stream is to stop for those."""
+
+    default_hint = (
+        'mend what produces them, then keep these aside with on_reject = "keep", or move past '
+        "them with: sluicegate offsets reset"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EpochInfo:
+    """What the user's function is told of an epoch; the same for every attempt at it."""
+
+    number: int
+    start: Positions
+    end: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """What a run works with: who seals, what it reads, where its output goes, what it does."""
+
+    run: Run
+    source: Log
+    sink: Sink
+    description: Description
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An epoch that was sealed, and what it took."""
+
+    link: Link
+    counts: Mapping[str, int]
+    seconds: float
+
+
+class Epochs:
+    """Computes and seals the epochs of one run, one after the other."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        gated: Gated,
+        process: Process | None = None,
+        step: Step = lambda _: None,
+    ) -> None:
+        self._spark = spark
+        self._gated = gated
+        self._process = process
+        self._step = step
+
+    def seal(self, end: Positions) -> Done | None:
+        """Read up to these positions and seal what that comes to; None if nothing moved."""
+        began = time.monotonic()
+        while True:
+            head = self._gated.run.refresh()
+            if end == head.positions:
+                return None
+            self._step("planned")
+            try:
+                done = self._attempt(head, end)
+            except StaleVersion as e:
+                _log.info("routing again: %s", e.message)
+                continue
+            self._gated.sink.publish(done.link)
+            self._step("published")
+            return replace(done, seconds=time.monotonic() - began)
+
+    def _attempt(self, head: Link, end: Positions) -> Done:
+        work, told, nonce = self._compute(head, end)
+        self._step("computed")
+        counts = computing.counted(work, told)
+        if counts["rejected"] and self._gated.description.fails_on_reject:
+            first = tasks.first_reject(f"{work.attempts}/{told.files(REJECTS)[0].name}")
+            raise RecordsRejected(f"{counts['rejected']:,} records cannot be applied: {first}")
+        output = self._output(head, end, work, told)
+        self._gated.sink.stage(nonce, output)
+        self._step("staged")
+        counts["written"] = output.rows(DATA)
+        epoch = self._epoch(head, end, work, told)
+        blobs = self._gated.run.stream.blobs
+        listed = blobs.put(encode(output)) if output else None
+        epoch = replace(epoch, events=counts["applied"], counters=counts, output=listed)
+        # What is not durable in the log must not be counted: it might be written differently.
+        self._gated.source.sync(end)
+        self._step("ready")
+        link = self._gated.run.seal(epoch, nonce)
+        self._step("sealed")
+        return Done(link, counts, 0.0)
+
+    def _compute(self, head: Link, end: Positions) -> tuple[Work, Told, str]:
+        nonce, sink = uuid.uuid4().hex, self._gated.sink
+        work = self._work(head, end, nonce)
+        told = computing.compute(self._spark, work)
+        if overlap(told.seen):
+            # A stamp came through two partitions: only a look at all of them together can tell.
+            _log.info("stamps overlap between partitions: the epoch is judged as a whole")
+            sink.drop(nonce)
+            nonce = uuid.uuid4().hex
+            work = replace(work, attempts=str(sink.attempts(nonce)))
+            told = computing.compute_thoroughly(self._spark, work)
+        return work, told, nonce
+
+    def _work(self, head: Link, end: Positions, nonce: str) -> Work:
+        log, description = self._gated.source, self._gated.description
+        start = complete(log, head.positions)
+        slices = [
+            Slice(each.partition, start.get(each.topic, each.partition) or 0, each.offset)
+            for each in end
+        ]
+        targets, count = self._targets(head)
+        return Work(
+            source=log.uri,
+            slices=tuple(each for each in slices if each.start < each.end),
+            shape=Shape(description.columns, description.stamp, description.key),
+            incarnation=f"{log.topic}@{log.incarnation}",
+            stream=self._gated.run.stream.uri,
+            dedup=head.dedup.refs,
+            at_ms=round(time.time() * 1000),
+            attempts=str(self._gated.sink.attempts(nonce)),
+            writes_rows=description.writes_rows or self._process is not None,
+            values=description.values,
+            shards=description.shards,
+            targets=targets,
+            tasks=count,
+            judged=description.judged,
+        )
+
+    def _targets(self, head: Link) -> tuple[Any, int]:
+        """The task of each shard: that of its node; without nodes as many as Spark has cores."""
+        assignment = assignment_at(self._gated.run.stream, head)
+        if assignment.nodes:
+            return np.asarray(assignment.owners), len(assignment.nodes)
+        count = min(assignment.n_shards, self._spark.sparkContext.defaultParallelism)
+        return np.arange(assignment.n_shards) % count, count
+
+    def _epoch(self, head: Link, end: Positions, work: Work, told: Told) -> Epoch:
+        blobs = self._gated.run.stream.blobs
+        partials = {}
+        if work.shape.key is not None:
+            partials = dict(every_shard(told.shards, head.epoch + 1, range(work.shards)))
+            for ref in partials.values():
+                blobs.check(ref, read=True)
+        seen = ledger_of(*told.seen).entries()
+        return Epoch(
+            start=head.positions,
+            end=end,
+            events=0,
+            partials=partials,
+            version=head.version,
+            generation=head.generation,
+            stamps=segments.put(blobs, seen) if work.judged else None,
+            number=head.epoch + 1,
+        )
+
+    def _output(self, head: Link, end: Positions, work: Work, told: Told) -> Output:
+        written = told.files(DATA)
+        if self._process is not None:
+            frame = computing.fresh_frame(self._spark, work, written)
+            result = self._process(frame, EpochInfo(head.epoch + 1, head.positions, end))
+            written = computing.write(result, work) if result is not None else ()
+        return Output({DATA: written, REJECTS: told.files(REJECTS)})

@@ -1,0 +1,143 @@
+"""Folding events into partials: first where they are judged, then where their shard is folded.
+
+What goes from one task to the other are sums and counts per key, not events: the columns are
+`target` (the task that folds), `shard`, `key`, `events`, one per value, and for the one row that
+tells the driver what a task did, `told` and `data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluicegate.blobs import Blobs, Ref
+from sluicegate.gate.stream import open_stream
+from sluicegate.pipeline.records import TYPES
+from sluicegate.pipeline.work import Folded, Work
+from sluicegate.shards.routing import shards_of
+from sluicegate.state import partial
+from sluicegate.state.aggregates import EVENTS, Value
+from sluicegate.state.partial import KEY, Merge
+
+TARGET, SHARD, TOLD, SEGMENT = "target", "shard", "told", "data"
+_AT_ONCE = 1 << 20
+_BATCH = 1 << 16
+
+
+def columns(work: Work) -> pa.Schema:
+    """What tasks that judge give to tasks that fold."""
+    fixed = [(TARGET, pa.int32()), (SHARD, pa.int32()), (KEY, pa.string()), (EVENTS, pa.int64())]
+    values = [(_column(n), _type(work, each)) for n, each in enumerate(work.values)]
+    return pa.schema([*fixed, *values, (TOLD, pa.string()), (SEGMENT, pa.binary())])
+
+
+def _column(number: int) -> str:
+    """By number: Spark takes names that differ in case only for the same."""
+    return f"value_{number}"
+
+
+def _type(work: Work, value: Value) -> pa.DataType:
+    return pa.int64() if value.how == "count" else TYPES[work.shape.columns[value.column]]
+
+
+class Folding:
+    """The share of one task that judges: per key, what its fresh events come to."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._schema = columns(work)
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+        self._folded: list[pa.Table] = []
+        self.events: dict[int, int] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Take fresh events."""
+        if not self._work.shape.key:
+            return
+        wanted = dict.fromkeys([self._work.shape.key, *(v.column for v in self._work.values)])
+        self._waiting.append(rows.select(list(wanted)))
+        self._rows += rows.num_rows
+        if self._rows >= _AT_ONCE:
+            self._fold()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Everything that was folded, by shard."""
+        self._fold()
+        if not self._folded:
+            return
+        folded = pa.concat_tables(self._folded)
+        keys = folded[KEY].combine_chunks()
+        shards = shards_of(keys, self._work.shards)
+        counts = np.bincount(shards, folded[EVENTS].to_numpy(), self._work.shards).astype(np.int64)
+        self.events = {int(shard): int(counts[shard]) for shard in np.flatnonzero(counts)}
+        arrays = [
+            pa.array(self._work.targets[shards].astype(np.int32)),
+            pa.array(shards.astype(np.int32)),
+            *(column.combine_chunks() for column in folded.columns),
+            pa.nulls(len(keys), pa.string()),
+            pa.nulls(len(keys), pa.binary()),
+        ]
+        yield from pa.table(arrays, schema=self._schema).to_batches(_BATCH)
+
+    def summary(self, told: str, segment: bytes) -> pa.RecordBatch:
+        """The row that tells the driver what was done."""
+        given = {TARGET: 0, TOLD: told, SEGMENT: segment}
+        arrays = [pa.array([given.get(each.name)], each.type) for each in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _fold(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting)
+        assert self._work.shape.key
+        # An average and a sum of one column are computed once.
+        each = dict.fromkeys((v.column, v.how) for v in self._work.values)
+        wanted = [([], "count_all"), *each]
+        grouped = rows.group_by(self._work.shape.key, use_threads=False).aggregate(wanted)
+        names = ["count_all", *(f"{v.column}_{v.how}" for v in self._work.values)]
+        chosen = [grouped[self._work.shape.key], *(grouped[name] for name in names)]
+        fields = [KEY, EVENTS, *(_column(n) for n in range(len(self._work.values)))]
+        schema = pa.schema([self._schema.field(name) for name in fields])
+        self._folded.append(pa.table(chosen, names=fields).cast(schema))
+        self._waiting, self._rows = [], 0
+
+
+def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Make the partials of the shards of one task; gives what the driver is to know."""
+    rows = pa.Table.from_batches(list(batches), columns(work))
+    told = rows.filter(pc.is_valid(rows[TOLD])).select([TOLD, SEGMENT])
+    rows = rows.filter(pc.is_null(rows[TOLD]))
+    owned = np.flatnonzero(work.targets == task).tolist()
+    changed = _partials(work, rows) if rows.num_rows else {}
+    unchanged = tuple(shard for shard in owned if shard not in changed)
+    own = Folded(task, changed, unchanged).to_text()
+    return pa.concat_tables([told, pa.table([[own], pa.nulls(1, pa.binary())], schema=told.schema)])
+
+
+def _partials(work: Work, rows: pa.Table) -> Mapping[int, tuple[Ref, int]]:
+    blobs = open_stream(work.stream, read_only=False).blobs
+    merges = [(EVENTS, "sum"), *((_column(n), v.merge.value) for n, v in enumerate(work.values))]
+    grouped = rows.group_by([SHARD, KEY], use_threads=False).aggregate(merges)
+    by_shard = grouped.sort_by(SHARD)
+    shards = by_shard[SHARD].to_numpy()
+    starts = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
+    made = {}
+    for start, end in zip(starts, [*starts[1:], len(shards)], strict=True):
+        piece = by_shard.slice(start, end - start)
+        events = int(pc.sum(piece[f"{EVENTS}_sum"]).as_py())
+        made[int(shards[start])] = (_put(work, blobs, piece), events)
+    return made
+
+
+def _put(work: Work, blobs: Blobs, piece: pa.Table) -> Ref:
+    values = {v.name: piece[f"{_column(n)}_{v.merge.value}"] for n, v in enumerate(work.values)}
+    table = partial.table(
+        piece[KEY],
+        {EVENTS: piece[f"{EVENTS}_sum"], **values},
+        {EVENTS: Merge.SUM, **{v.name: v.merge for v in work.values}},
+    )
+    return blobs.put(partial.encode(table))

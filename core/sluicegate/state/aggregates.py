@@ -1,0 +1,103 @@
+"""Aggregates: what a stream keeps per key, as columns of its partials.
+
+`count` counts events; `sum(column)`, `min(column)`, `max(column)` and `avg(column)` leave out
+events in which the column is null. An average is kept as a sum and a count, which merge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sluicegate.errors import ConfigInvalid
+from sluicegate.state.partial import KEY, PRESENT, REPLACES, Merge, Table
+
+EVENTS = "events"
+"""The column that every partial of a job has: how many events of the key were counted."""
+
+_FORM = re.compile(r"(count)|(sum|min|max|avg)\(\s*([^()\s]+)\s*\)")
+_NUMBERS = ("long", "double")
+_SUM, _COUNT = ".sum", ".count"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One column of a partial: what is computed of which column of the records, how it merges."""
+
+    name: str
+    how: Literal["sum", "min", "max", "count"]
+    column: str
+    merge: Merge
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate by its name; `column` is that of the records, none for a plain count."""
+
+    name: str
+    how: str
+    column: str | None
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The columns it is kept as; a plain count is the number of events, kept anyway."""
+        if self.column is None:
+            return ()
+        if self.how == "avg":
+            return (
+                Value(self.name + _SUM, "sum", self.column, Merge.SUM),
+                Value(self.name + _COUNT, "count", self.column, Merge.SUM),
+            )
+        merge = Merge(self.how)
+        assert self.how in ("sum", "min", "max")
+        return (Value(self.name, self.how, self.column, merge),)  # type: ignore[arg-type]
+
+
+def parse(aggregates: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Aggregate, ...]:
+    """The aggregates of a stream's table, by name; `ConfigInvalid` names what is wrong."""
+    found = []
+    for name, text in sorted(aggregates.items()):
+        if name in (KEY, REPLACES, PRESENT, EVENTS) or name.endswith((_SUM, _COUNT)):
+            raise ConfigInvalid(f"an aggregate cannot be called {name!r}", hint="call it otherwise")
+        form = _FORM.fullmatch(text.strip())
+        if form is None:
+            raise ConfigInvalid(
+                f"aggregate {name} = {text!r} is none of: count, sum(COLUMN), min(COLUMN), "
+                "max(COLUMN), avg(COLUMN)"
+            )
+        how, column = form[1] or form[2], form[3]
+        if column is not None:
+            _check_column(name, how, column, columns)
+        found.append(Aggregate(name, how, column))
+    return tuple(found)
+
+
+def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
+    """State as a person wants it: key, events, and the aggregates by their names."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns: dict[str, Any] = {KEY: state[KEY], EVENTS: state[EVENTS]}
+    for each in aggregates:
+        if each.how == "count":
+            columns[each.name] = state[EVENTS]
+        elif each.how == "avg":
+            total = pc.cast(state[each.name + _SUM], pa.float64())
+            count = pc.cast(state[each.name + _COUNT], pa.float64())
+            columns[each.name] = pc.divide(total, pc.if_else(pc.equal(count, 0), None, count))
+        else:
+            columns[each.name] = state[each.name]
+    return pa.table(columns)
+
+
+def _check_column(name: str, how: str, column: str, columns: Mapping[str, str]) -> None:
+    kind = columns.get(column)
+    if kind is None:
+        raise ConfigInvalid(
+            f"aggregate {name} is over {column!r}, which is not among the columns",
+            hint=f'say what it is: columns = {{ {column} = "long" }}',
+        )
+    if how in ("sum", "avg") and kind not in _NUMBERS:
+        raise ConfigInvalid(f"aggregate {name}: there is no {how} of {column!r}, a {kind}")
