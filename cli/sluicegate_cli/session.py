@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,7 +127,26 @@ class Session:
             warning = e.message
         if warning:
             self.sink.note(f"note: {warning}")
-        self.change(plan, apply or (lambda approval: journal.apply(plan, approval)))
+        do = apply or (lambda approval: journal.apply(plan, approval))
+
+        def shown(approval: Approval) -> Entry | None:
+            with self.showing_progress(journal):
+                return do(approval)
+
+        self.change(plan, shown)
+
+    @contextmanager
+    def showing_progress(self, journal: Journal) -> Iterator[None]:
+        """While a journal is at work: how far it is, if that can take long."""
+        from sluicegate.journal import Reporting
+
+        if not isinstance(journal, Reporting):
+            yield
+            return
+        with self.sink.progress("merging") as tell:
+            journal.report_to(tell)
+            yield
+        journal.report_to(lambda _done, _of: None)
 
     def change(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""

@@ -20,6 +20,7 @@ def change_stream(session: Session, target: Target, change: StreamChange) -> boo
     expect_kind(target, TargetKind.STREAM)
     journal = session.journal(target)
     assert isinstance(journal, StreamJournal)
-    plan = journal.plan(change.to_work())
+    with session.showing_progress(journal):
+        plan = journal.plan(change.to_work())
     session.carry_out(journal, plan)
     return bool(plan.actions)

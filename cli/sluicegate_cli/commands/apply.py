@@ -45,7 +45,8 @@ def run(
     session = Session.of(ctx)
     session = replace(session, reason=session.reason or saved.reason)
     journal = _journal(session, saved, writer_gone=writer_gone)
-    found = review(journal, saved)
+    with session.showing_progress(journal):
+        found = review(journal, saved)
     if isinstance(found, Plan):
         apply = partial(_apply, journal, saved, found)
         session.carry_out(journal, found, apply)

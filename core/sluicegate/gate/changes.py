@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluicegate import units
+from sluicegate.blobs import Ref
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import Corrupt, UsageError
 from sluicegate.plan import Action, Precondition
@@ -39,7 +40,10 @@ class NeedsDedup(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """What to do to a stream; which fields count depends on the operation."""
+    """What to do to a stream; which fields count depends on the operation.
+
+    `inputs` is what a compaction merges; None: all there is, as soon as it is planned.
+    """
 
     operation: str
     to: int | None = None
@@ -50,6 +54,7 @@ class StreamChange:
     force: bool = False
     note: str = ""
     undoes: str | None = None
+    inputs: tuple[Ref, ...] | None = None
 
     def to_work(self) -> dict[str, Any]:
         """As plain values, for a plan."""
@@ -63,6 +68,7 @@ class StreamChange:
             "force": self.force,
             "note": self.note,
             "undoes": self.undoes,
+            "inputs": None if self.inputs is None else [[r.digest, r.size] for r in self.inputs],
         }
 
     @classmethod
@@ -79,14 +85,29 @@ class StreamChange:
                 "force": bool(force),
                 "note": str(note),
                 "undoes": None | str() as undoes,
+                "inputs": None | list() as inputs,
                 **unknown,
             } if operation in OPERATIONS and not unknown:
                 try:
                     where = None if positions is None else from_spark(positions)
+                    merged = None if inputs is None else _refs(inputs)
                 except UsageError as e:
                     raise Corrupt(f"the plan's work is not valid: {e}") from e
-                return cls(operation, to, where, data, before, read_data, force, note, undoes)
+                return cls(
+                    operation, to, where, data, before, read_data, force, note, undoes, merged
+                )
         raise Corrupt("the plan's work is not that of a gated stream")
+
+
+def _refs(fields: list[Any]) -> tuple[Ref, ...]:
+    found = []
+    for each in fields:
+        match each:
+            case [str(digest), int(size)]:
+                found.append(Ref(digest, size))
+            case _:
+                raise UsageError(f"{each!a:.80} does not refer to a blob")
+    return tuple(found)
 
 
 def moves(old: Positions, new: Positions, *, counted: bool = False) -> list[Action]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sluicegate import units
-from sluicegate.blobs import Ref
-from sluicegate.chain.link import Kind, Link
+from sluicegate.chain.link import Kind, Link, Manifest
 from sluicegate.dedup import segment
 from sluicegate.dedup.ledger import Ledger
 from sluicegate.dedup.stamp import Stamp, Stamps
 from sluicegate.dedup.statistics import Statistics, statistics
 from sluicegate.errors import Corrupt
 from sluicegate.gate import segments
+from sluicegate.gate.compact import Inputs, oldest, silent, unless_replaced
 from sluicegate.gate.drafts import CompactDraft, Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import sound_links
 from sluicegate.gate.stream import Stream
-from sluicegate.storage import ReadOnlyStorage
 
 NAMES = ("fresh", "seen", "expired")
 
@@ -94,53 +93,64 @@ def _epochs_of(stream: Stream, head: Link, wanted: set[Stamp]) -> dict[Stamp, in
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The log as one segment, proven to know the same, and what was given up by age."""
+    """Segments as one, proven to know the same, and what was given up by age."""
 
-    result: Ref | None
-    bytes: int
+    inputs: Inputs
+    data: bytes
     given_up: int
 
 
-def compacted(stream: Stream, link: Link, before: float | None) -> Compacted:
-    """Merge all segments into one; with `before`, give up what did not grow since that time.
+def compacted(
+    stream: Stream,
+    inputs: Inputs,
+    before: float | None,
+    on_progress: Callable[[int, int], None] = silent,
+) -> Compacted:
+    """Merge segments into one; with `before`, give up what did not grow since that time.
 
-    Nothing is stored where nothing may be written.
+    Nothing is stored. Progress is in bytes, for reading, merging and proving each.
     """
-    ledger = ledger_at(stream, link)
+    size = sum(ref.size for ref in inputs)
+    with unless_replaced(stream, "dedup", inputs):
+        ledger = segments.read(stream.blobs, inputs, lambda read: on_progress(read, 3 * size))
     given_up = 0 if before is None else ledger.expire(round(before * 1000))
     entries = ledger.entries()
     data = segment.encode(entries)
+    on_progress(2 * size, 3 * size)
     if not segment.decode(data, "the compacted log").same_stamps(entries):
         raise Corrupt("the compacted dedup log would not know the same; nothing was changed")
-    may_write = not isinstance(stream.storage, ReadOnlyStorage)
-    result = segments.put(stream.blobs, entries) if may_write else None
-    return Compacted(result, len(data), given_up)
+    on_progress(3 * size, 3 * size)
+    return Compacted(inputs, data, given_up)
 
 
 def compact_dedup(
-    gate: Gate, before: float | None, signature: Signature, details: Mapping[str, Any]
+    gate: Gate, done: Compacted, signature: Signature, details: Mapping[str, Any]
 ) -> Link | None:
-    """Replace the log by one segment; None if somebody else changed it meanwhile."""
+    """Put one segment in the place of those it was made of; None if somebody replaced them."""
     head = gate.head()
-    done = compacted(gate.stream, head, before)
-    if done.result is None:
+    part = oldest(head.dedup, done.inputs)
+    if part is None:
         return None
-    refs = head.dedup.refs
-    old = units.size(sum(ref.size for ref in refs))
-    told = f"dedup log: {len(refs)} segments, {old} → {units.size(done.bytes)}"
+    old = units.size(sum(ref.size for ref in done.inputs))
+    told = f"dedup log: {len(done.inputs)} segments, {old} → {units.size(len(done.data))}"
     told += f"; gave up {done.given_up:,} stamps by age" if done.given_up else ""
     fields = {**details, "summary": told, "given_up": done.given_up}
-    draft = CompactDraft(head.dedup, done.result, signature, fields, "dedup")
-    return gate.append(draft, head)
+    result = gate.stream.blobs.put(done.data)
+    return gate.append(CompactDraft(part, result, signature, fields, "dedup"), head)
 
 
 def restore_dedup(
-    gate: Gate, number: int, signature: Signature, details: Mapping[str, Any]
+    gate: Gate,
+    number: int,
+    signature: Signature,
+    details: Mapping[str, Any],
+    on_progress: Callable[[int, int], None] = silent,
 ) -> Link | None:
     """Take a compaction back: what it gave up by age is known again, with what came since."""
     head = gate.head()
     was, made = gate.stream.chain.read(number - 1), gate.stream.chain.read(number)
-    result = segments.put(gate.stream.blobs, ledger_at(gate.stream, was).entries())
-    assert result
-    draft = CompactDraft(made.dedup, result, signature, details, "dedup")
+    # What the job had sealed beside the compaction is there as it was.
+    inputs = was.dedup.refs[: len(was.dedup.refs) - len(made.dedup.deltas)]
+    result = gate.stream.blobs.put(compacted(gate.stream, inputs, None, on_progress).data)
+    draft = CompactDraft(Manifest(made.dedup.base), result, signature, details, "dedup")
     return gate.append(draft, head)

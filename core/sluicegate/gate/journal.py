@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from shlex import quote
 from typing import Any
 
@@ -52,6 +52,10 @@ class StreamJournal:
         self._stream = stream
         self._gate = Gate(stream)
         self._planner = Planner(stream, name)
+
+    def report_to(self, on_progress: Callable[[int, int], None]) -> None:
+        """Tell from now on how far long work is."""
+        self._planner.compactions.on_progress = on_progress
 
     def history(self) -> list[Entry]:
         links = list(changes(self._stream, self._stream.chain.head()))
@@ -117,14 +121,16 @@ class StreamJournal:
         # Imported here: only the dedup log needs its libraries.
         from sluicegate.gate import dedup_log
 
+        tell = self._planner.compactions.on_progress
         match change.operation:
             case "compact":
-                link = compact(self._gate, signature, details)
+                link = compact(self._gate, signature, details, change.inputs, tell)
             case "compact-dedup":
-                link = dedup_log.compact_dedup(self._gate, change.before, signature, details)
+                done = self._planner.compactions.merged(change)
+                link = dedup_log.compact_dedup(self._gate, done, signature, details)
             case "restore-dedup":
                 assert change.to is not None
-                link = dedup_log.restore_dedup(self._gate, change.to, signature, details)
+                link = dedup_log.restore_dedup(self._gate, change.to, signature, details, tell)
             case "prune":
                 assert change.to is not None
                 link = collect.prune(self._gate, change.to, signature, details)

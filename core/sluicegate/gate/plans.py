@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sluicegate import units, v1
-from sluicegate.chain.link import Link, Manifest
+from sluicegate.chain.link import Link
 from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.gate import collect, repair
 from sluicegate.gate.changes import (
@@ -27,7 +27,7 @@ from sluicegate.gate.changes import (
     moves,
     standing,
 )
-from sluicegate.gate.compact import size_of
+from sluicegate.gate.compactions import Compactions, Parts
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import common_ancestor, content_of, restorable
 from sluicegate.gate.stream import Stream
@@ -46,12 +46,13 @@ class Planner:
     def __init__(self, stream: Stream, name: str | None) -> None:
         self._stream = stream
         self._name = name
+        self.compactions = Compactions(stream)
         self._plans: dict[str, Callable[[StreamChange], Plan]] = {
             ROLLBACK: self._plan_rollback,
             RESET: self._plan_reset,
-            COMPACT: self._plan_compact,
-            DEDUP: self._plan_compact_dedup,
-            RESTORE: self._plan_restore_dedup,
+            COMPACT: self._with(self.compactions.plan_state),
+            DEDUP: self._with(self.compactions.plan_dedup),
+            RESTORE: self._with(self.compactions.plan_restore),
             PRUNE: self._plan_prune,
             REPAIR: self._plan_repair,
             IMPORT: self._plan_import,
@@ -60,12 +61,21 @@ class Planner:
 
     def plan(self, change: StreamChange) -> Plan:
         """What a change means for the stream as it is now."""
-        plan = self._plans[change.operation](change)
+        asked = change
+        while True:
+            change = self.compactions.settled(asked)
+            try:
+                plan = self._plans[change.operation](change)
+                break
+            except Drifted:
+                if change is asked:
+                    raise
+                # What was to be merged is not there any more; what is now may be.
         if not plan.actions:
             return plan
-        asked = (f"Asked for: {change.note}.",) if change.note else ()
+        note = (f"Asked for: {change.note}.",) if change.note else ()
         forced = (_FORCED,) if change.force else ()
-        told = (*asked, *plan.consequences, *forced)
+        told = (*note, *plan.consequences, *forced)
         return replace(plan, consequences=told, work=change.to_work())
 
     def _plan_rollback(self, change: StreamChange) -> Plan:
@@ -108,66 +118,6 @@ class Planner:
             told.append(f"Skips {units.events(on)}: what was not read by now is never read.")
         needs = standing(head, force=change.force)
         return self._plan_of(f"Reset the positions of {self._stream.name}", actions, told, needs)
-
-    def _plan_compact(self, _change: StreamChange) -> Plan:
-        head = self._stream.chain.head()
-        size = size_of(self._stream, head)
-        title = f"Compact the state of {self._stream.name}"
-        if size.partials == size.shards and not head.state.deltas:
-            return self._plan_of(title, [], [], ())
-        count = f"{size.partials} partials of {size.shards} shards, {units.size(size.bytes)}"
-        actions = [Action("merge", "state", f"{count}, to one partial per shard")]
-        told = ["The state is the same before and after. A job that runs is not disturbed."]
-        needs = (
-            Precondition("the stream", head.stream_id),
-            Precondition("the state's manifest", _digest_of(head.state)),
-        )
-        return self._plan_of(title, actions, told, needs)
-
-    def _plan_compact_dedup(self, change: StreamChange) -> Plan:
-        head = self._stream.chain.head()
-        title = f"Compact the dedup log of {self._stream.name}"
-        refs = head.dedup.refs
-        # Imported here: most plans need no look into the log.
-        from sluicegate.gate.dedup_log import compacted
-
-        done = compacted(self._stream, head, change.before) if refs else None
-        if done is None or (len(refs) == 1 and not done.given_up):
-            return self._plan_of(title, [], [], ())
-        before = sum(ref.size for ref in refs)
-        what = f"{len(refs)} segments, {units.size(before)}, to one of {units.size(done.bytes)}"
-        actions = [Action("merge", "dedup log", what)]
-        told = ["A job that runs is not disturbed."]
-        if done.given_up:
-            when = units.utc(change.before or 0.0)
-            actions.append(Action("give up", "stamps", f"{done.given_up:,}, not seen since {when}"))
-            told.append(
-                "What arrives below the new floors can no longer be told from a duplicate: it goes "
-                "to the rejects, with that reason."
-            )
-        else:
-            told.insert(0, "It knows the same stamps before and after; that is proven first.")
-        needs = (
-            Precondition("the stream", head.stream_id),
-            Precondition("the dedup log", _digest_of(head.dedup)),
-        )
-        return self._plan_of(title, actions, told, needs)
-
-    def _plan_restore_dedup(self, change: StreamChange) -> Plan:
-        head = self._stream.chain.head()
-        assert change.to is not None
-        made = self._stream.chain.read(change.to)
-        if head.dedup.base != made.dedup.base:
-            raise Drifted(f"the dedup log was compacted again since link {change.to}")
-        count = made.details.get("given_up", 0)
-        actions = [Action("restore", "dedup log", f"{count:,} stamps are known again")]
-        needs = (
-            Precondition("the stream", head.stream_id),
-            Precondition("the dedup log's base", _digest_of(made.dedup)),
-        )
-        told = ["What was seen since stays known. A job that runs is not disturbed."]
-        title = f"Restore the dedup log of {self._stream.name}"
-        return self._plan_of(title, actions, told, needs)
 
     def _plan_prune(self, change: StreamChange) -> Plan:
         head = self._stream.chain.head()
@@ -250,6 +200,9 @@ class Planner:
         needs = (Precondition("the run that may seal", head.writer),)
         return self._plan_of(title, actions, told, needs)
 
+    def _with(self, parts: Callable[[StreamChange], Parts]) -> Callable[[StreamChange], Plan]:
+        return lambda change: self._plan_of(*parts(change))
+
     def _plan_of(
         self,
         title: str,
@@ -310,7 +263,3 @@ def _abandoned(stream: Stream, head: Link, aim: Link) -> list[str]:
 
 def _abandoned_by_force(aim: Link) -> str:
     return f"Gives up whatever was sealed after {link_text(aim)}. It is read again."
-
-
-def _digest_of(content: Manifest) -> str:
-    return " ".join(ref.digest[:16] for ref in content.refs) or "empty"

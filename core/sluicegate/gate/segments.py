@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sluicegate.blobs import Blobs, Ref
 from sluicegate.chain.link import MAX_DELTAS, Manifest
@@ -13,9 +13,16 @@ from sluicegate.dedup.ledger import Entries, Ledger, ledger_of
 _MUCH_LARGER = 4
 
 
-def read(blobs: Blobs, refs: Iterable[Ref]) -> Ledger:
-    """The ledger that segments give together."""
-    return ledger_of(*(segment.decode(blobs.get(ref), ref.key) for ref in refs))
+def read(
+    blobs: Blobs, refs: Iterable[Ref], on_read: Callable[[int], None] = lambda _bytes: None
+) -> Ledger:
+    """The ledger that segments give together; `on_read` is told how many bytes are read so far."""
+    parts, done = [], 0
+    for ref in refs:
+        parts.append(segment.decode(blobs.get(ref), ref.key))
+        done += ref.size
+        on_read(done)
+    return ledger_of(*parts)
 
 
 def put(blobs: Blobs, entries: Entries) -> Ref | None:

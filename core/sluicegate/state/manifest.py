@@ -6,7 +6,7 @@ base, and merges the partials of a shard when they have become many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sluicegate import codec
 from sluicegate.blobs import BlobDamaged, Blobs, Ref
@@ -70,12 +70,18 @@ def fold(blobs: Blobs, base: Ref | None, deltas: Iterable[Ref]) -> Ref:
     return blobs.put(encode(folded))
 
 
-def compacted(blobs: Blobs, shards: Shards) -> Ref:
-    """A base with one partial per shard."""
-    whole = {
-        shard: (merge(blobs, refs, whole=True),) if len(refs) > 1 else refs
-        for shard, refs in shards.items()
-    }
+def compacted(
+    blobs: Blobs,
+    shards: Shards,
+    on_progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Ref:
+    """A base with one partial per shard; progress is in bytes of partials."""
+    whole = {}
+    done, total = 0, sum(ref.size for refs in shards.values() for ref in refs)
+    for shard, refs in shards.items():
+        whole[shard] = (merge(blobs, refs, whole=True),) if len(refs) > 1 else refs
+        done += sum(ref.size for ref in refs)
+        on_progress(done, total)
     return blobs.put(encode(whole))
 
 

@@ -1,0 +1,253 @@
+"""Compaction beside a job: an approved plan holds while its inputs are there, and only then."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from sluicegate.blobs import BlobDamaged, Ref
+from sluicegate.errors import Corrupt, Drifted, Locked
+from sluicegate.gate.changes import COMPACT, DEDUP, StreamChange
+from sluicegate.gate.collect import sweep
+from sluicegate.gate.compact import compact
+from sluicegate.gate.dedup_log import ledger_at
+from sluicegate.gate.gate import Gate
+from sluicegate.gate.journal import StreamJournal
+from sluicegate.gate.stream import Stream
+from sluicegate.journal import Approval
+from sluicegate.who import myself
+from tests.chain import streams
+from tests.chain.streams import NAME
+from tests.cli.terminal import Terminal
+from tests.conftest import Sg
+
+REPOSITORY = Path(__file__).parents[2]
+
+COMMANDS = {COMPACT: ("state", "compact"), DEDUP: ("dedup", "compact")}
+both = pytest.mark.parametrize("operation", COMMANDS)
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    return streams.made(tmp_path / ".sluicegate", epochs=4, dedup=True)
+
+
+class Job:
+    """A job in a process of its own, which seals when it is told to."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def seal(self, epochs: int) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        for _ in range(epochs):
+            self._process.stdin.write("seal\n")
+            self._process.stdin.flush()
+            assert self._process.stdout.readline() == "sealed\n"
+
+
+@contextmanager
+def running_job(stream: Stream) -> Iterator[Job]:
+    command = "import sys; from tests.dedup import test_compaction as t; t.be_a_job(sys.argv[1])"
+    home = str(Path(stream.uri).parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", command, home],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield Job(process)
+        process.communicate()
+    assert process.returncode == 0, "nothing disturbed it"
+
+
+def be_a_job(home: str) -> None:
+    with Gate(streams.opened(Path(home))).claim(app="job") as job:
+        for _ in sys.stdin:
+            streams.seal(job)
+            print("sealed", flush=True)
+
+
+def content(stream: Stream, operation: str) -> tuple[Ref, ...]:
+    head = stream.chain.head()
+    return (head.state if operation == COMPACT else head.dedup).refs
+
+
+def sound(stream: Stream) -> None:
+    """Nothing is damaged, and state and dedup log know every event once."""
+    assert streams.errors_of(stream) == []
+    head = stream.chain.head()
+    streams.check_counted(stream, head)
+    ledger = ledger_at(stream, head)
+    assert ledger.stamps == head.sequence + 1, "one was there before"
+
+
+class TestSavedPlans:
+    def saved(self, sg: Sg, operation: str, *options: str) -> None:
+        result = sg(*COMMANDS[operation], NAME, "--plan-out", "plan.json", *options)
+        assert result.returncode == 0, result.stderr
+
+    @both
+    def test_it_holds_while_the_job_seals(self, sg: Sg, stream: Stream, operation: str) -> None:
+        with running_job(stream) as job:
+            job.seal(1)
+            inputs = content(stream, operation)
+            self.saved(sg, operation)
+            job.seal(3)
+            result = sg("apply", "plan.json", "--yes")
+            assert result.returncode == 0, result.stderr
+            merged = content(stream, operation)
+            assert len(merged) == 1 + 3, "what was sealed since stays as it is"
+            assert not set(merged) & set(inputs)
+            job.seal(1)
+            again = sg("apply", "plan.json", "--yes")
+            assert (again.returncode, "Applied already" in again.stderr) == (0, True)
+        sound(stream)
+
+    @both
+    def test_it_drifts_when_the_job_has_folded_its_inputs(
+        self, sg: Sg, stream: Stream, operation: str
+    ) -> None:
+        with running_job(stream) as job:
+            self.saved(sg, operation)
+            job.seal(17)
+            before = stream.chain.head()
+            result = sg("apply", "plan.json", "--yes")
+            assert result.returncode == 5
+            assert "oldest" in result.stderr
+            assert stream.chain.head() == before
+        sound(stream)
+
+    @both
+    def test_and_when_others_have_compacted_first(
+        self, sg: Sg, stream: Stream, operation: str
+    ) -> None:
+        self.saved(sg, operation)
+        assert sg(*COMMANDS[operation], NAME, "--yes").returncode == 0
+        assert sg("apply", "plan.json", "--yes").returncode == 5
+        sound(stream)
+
+    def test_retention_gives_up_what_was_approved_and_can_be_undone(
+        self, sg: Sg, stream: Stream
+    ) -> None:
+        # The stamps of this source have no age: all of them are old.
+        known = stream.chain.head().sequence + 1
+        with running_job(stream) as job:
+            self.saved(sg, DEDUP, "--retain", "1d")
+            job.seal(2)
+            assert sg("apply", "plan.json", "--yes").returncode == 0
+            assert stream.chain.head().details["given_up"] == known
+            assert ledger_at(stream, stream.chain.head()).stamps == 2 * 2 * streams.STEP
+            job.seal(1)
+            assert sg("undo", NAME, "--yes").returncode == 0
+        sound(stream)
+
+    def test_the_plan_names_its_inputs(self, sg: Sg, stream: Stream, tmp_path: Path) -> None:
+        self.saved(sg, DEDUP)
+        work = json.loads((tmp_path / "plan.json").read_text())["work"]
+        assert work["inputs"] == [[ref.digest, ref.size] for ref in content(stream, DEDUP)]
+
+    @pytest.mark.parametrize("inputs", ["all", [1], [["x"]], [["x", "1"]], [[1, 1]], {}])
+    def test_inputs_that_are_none(self, inputs: object) -> None:
+        work = StreamChange(DEDUP).to_work() | {"inputs": inputs}
+        with pytest.raises(Corrupt):
+            StreamChange.from_work(work)
+
+
+class TestProgress:
+    @both
+    def test_it_is_shown_on_a_terminal_only(
+        self, sg: Sg, stream: Stream, tmp_path: Path, operation: str
+    ) -> None:
+        assert "merging" not in sg(*COMMANDS[operation], NAME, "--yes").stderr
+        streams.work(stream, 2)
+        code, text = Terminal(*COMMANDS[operation], NAME, "--yes", cwd=tmp_path).finish()
+        assert (code, "merging" in text, "100%" in text) == (0, True, True)
+
+    def test_also_when_a_plan_is_applied_or_undone(
+        self, sg: Sg, stream: Stream, tmp_path: Path
+    ) -> None:
+        options = ("--retain", "1d", "--plan-out", "plan.json")
+        assert sg("dedup", "compact", NAME, *options).returncode == 0
+        for command in (("apply", "plan.json"), ("undo", NAME)):
+            code, text = Terminal(*command, "--yes", cwd=tmp_path).finish()
+            assert (code, "100%" in text) == (0, True)
+
+
+@contextmanager
+def replaced_before_read(stream: Stream, number: int) -> Iterator[list[int]]:
+    """Somebody else compacts, prunes and collects before a blob is read for the so-manieth time."""
+    other = streams.opened(Path(stream.uri).parent, patience=0.01)
+    real, reads = stream.blobs.get, [0]
+
+    def get(ref: Ref) -> bytes:
+        reads[0] += 1
+        if reads[0] == number:
+            # Nobody collects while a link is appended.
+            with suppress(Locked):
+                for operation in COMMANDS:
+                    streams.apply(other, operation)
+                streams.apply(other, "prune", to=other.chain.head().number)
+                sweep(other, grace=-1)
+        return real(ref)
+
+    stream.blobs.get = get  # type: ignore[method-assign]
+    try:
+        yield reads
+    finally:
+        stream.blobs.get = real  # type: ignore[method-assign]
+
+
+def interrupted(root: Path) -> Iterator[Stream]:
+    """A stream again and again, with others who come before each of the blobs is read."""
+    for number in range(1, 60):
+        stream = streams.made(root / str(number), epochs=2, dedup=True)
+        with replaced_before_read(stream, number) as reads:
+            yield stream
+        sound(stream)
+        if reads[0] < number:
+            return
+    raise AssertionError("it reads without end")
+
+
+class TestRaces:
+    @both
+    def test_a_plan_is_made_of_what_is_there(self, tmp_path: Path, operation: str) -> None:
+        for stream in interrupted(tmp_path):
+            found = StreamJournal(stream).plan(StreamChange(operation).to_work())
+            kept = content(stream, operation)
+            assert not found.actions or found.work["inputs"] == [[r.digest, r.size] for r in kept]
+
+    @both
+    def test_applying_one_says_that_it_drifted(self, tmp_path: Path, operation: str) -> None:
+        outcomes = []
+        for stream in interrupted(tmp_path):
+            # Planned by another process: what was merged for it is not at hand here.
+            other = StreamJournal(streams.opened(Path(stream.uri).parent))
+            plan = other.plan(StreamChange(operation).to_work())
+            try:
+                StreamJournal(stream).apply(plan, Approval(myself()))
+                outcomes.append("done")
+            except Drifted:
+                outcomes.append("drifted")
+        assert outcomes[0] == "drifted"
+        assert outcomes[-1] == "done", "nobody came"
+
+    def test_the_library_says_that_there_is_nothing_to_do(self, tmp_path: Path) -> None:
+        found = [compact(Gate(stream)) for stream in interrupted(tmp_path)]
+        assert found[0] is None
+        assert found[-1], "nobody came"
+
+    @both
+    def test_damage_is_damage(self, stream: Stream, operation: str) -> None:
+        stream.storage.delete(content(stream, operation)[0].key)
+        with pytest.raises(BlobDamaged):
+            StreamJournal(stream).plan(StreamChange(operation).to_work())
