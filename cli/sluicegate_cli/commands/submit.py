@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from sluicegate.config import NamedTarget
-from sluicegate.errors import EXIT_DONE, ChangeForbidden, NotFound, UnsupportedFormat, UsageError
+from sluicegate.config import NamedStream, NamedTarget
+from sluicegate.errors import EXIT_DONE, ChangeForbidden, NotFound, UsageError
+from sluicegate.gate.starting import Job, is_elsewhere, prepare_stream, write_package
+from sluicegate.moments import parse_duration
 from sluicegate.spark.submit import Ready, Request, parse_conf, parse_list, prepare, submit
 from sluicegate_cli.output import Mode, next_command
 from sluicegate_cli.session import Session
@@ -18,6 +22,7 @@ from sluicegate_cli.views.submit import failure_lines, outcome_view, ready_view,
 
 EXAMPLES = (
     ("submit --app job.py --checkpoint /data/orders/checkpoint", "after checking the checkpoint"),
+    ("submit clicks --available-now", "the job of a gated stream, until all is read"),
     ("submit orders --dry-run", "what would be run, and where every offset comes from"),
     (
         "submit --app job.py --offsets-store /data/offsets --consumer billing -- --day monday",
@@ -32,7 +37,7 @@ def run(
     ctx: typer.Context,
     target: Annotated[
         str | None,
-        typer.Argument(metavar="TARGET", help="name in sluicegate.toml with an app; or --app"),
+        typer.Argument(metavar="TARGET", help="stream, or name of a target with an app; or --app"),
     ] = None,
     arguments: Annotated[
         Words, typer.Argument(metavar="ARG", help="arguments of the application, after --")
@@ -66,8 +71,18 @@ def run(
         str | None,
         typer.Option(metavar="FILE", help="spark-submit to use; else $SPARK_HOME's, else pip's"),
     ] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="stream: end when all that is there is read")
+    ] = False,
+    interval: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="stream: from one epoch to the next, such as 10s"),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="stream: take over from a job that runs")
+    ] = False,
     skip_verify: Annotated[
-        bool, typer.Option("--skip-verify", help="even if the checkpoint is not sound")
+        bool, typer.Option("--skip-verify", help="even if the checkpoint or chain is not sound")
     ] = False,
     writer_gone: Annotated[
         bool,
@@ -79,6 +94,10 @@ def run(
     ] = False,
 ) -> int:
     """Start a Spark application from the right place, and stay with it until it ends.
+
+    Of a gated stream it is Sluicegate's own job, or the stream's `app`: it claims the stream, so
+    that no other can seal, and goes on from the head of the chain. An interrupt or termination
+    signal lets it finish its epoch.
 
     Before: Java, spark-submit and the application are there; the checkpoint is sound, nothing
     writes to it, and what the start will replay is said. While it runs: its output goes to
@@ -92,9 +111,12 @@ def run(
     commits every finished batch, and lets its progress be shown here.
     """
     session = Session.of(ctx)
-    named = None if app else _named(session, target)
+    stream = None if app else _stream(session, target)
+    named = None if app or stream else _named(session, target)
+    job = Job(available_now, parse_duration(interval) if interval else 1.0, force, skip_verify)
+    _refuse_without_stream(stream, job)
     request = Request(
-        app=app or _app_of(named),
+        app=app or (stream.name if stream else _app_of(named)),
         # With --app there is no target, so the first word is the application's, too.
         arguments=(*([target] if app and target is not None else []), *(arguments or ())),
         master=master,
@@ -111,13 +133,38 @@ def run(
         skip_verify=skip_verify,
         writer_gone=writer_gone,
     )
-    ready = prepare(request)
+    if stream:
+        return _submit_stream(session, stream, job, request, log_dir, only_show=only_show)
+    return _submit(session, prepare(request), log_dir, only_show=only_show)
+
+
+def _submit(session: Session, ready: Ready, log_dir: Path, *, only_show: bool) -> int:
     for note in ready.notes:
         session.sink.note(f"note: {ready.secrets.hide(note)}")
     if only_show:
         session.sink.show(ready_view(ready))
         return EXIT_DONE
     return _start(session, ready, log_dir)
+
+
+def _submit_stream(
+    session: Session,
+    stream: NamedStream,
+    job: Job,
+    request: Request,
+    log_dir: Path,
+    *,
+    only_show: bool,
+) -> int:
+    assert session.config.path
+    with TemporaryDirectory(prefix="sluicegate-submit-") as directory:
+        if is_elsewhere(request):
+            package = Path(directory) / "sluicegate.zip"
+            write_package(package)
+            request = replace(request, py_files=(*request.py_files, str(package)))
+        found = prepare_stream(stream, session.home, session.config.path, job, request)
+        session.sink.note(f"{stream.name}: {found.describe()}")
+        return _submit(session, found.ready, log_dir, only_show=only_show)
 
 
 def _start(session: Session, ready: Ready, log_dir: Path) -> int:
@@ -145,14 +192,22 @@ def _start(session: Session, ready: Ready, log_dir: Path) -> int:
     return EXIT_DONE
 
 
+def _stream(session: Session, target: str | None) -> NamedStream | None:
+    """The stream that is meant, also without a word if there is a default or only one."""
+    streams = session.config.streams
+    if target is None and not session.config.targets and len(streams) == 1:
+        return next(iter(streams.values()))
+    return streams.get(target or session.config.default_stream or "")
+
+
+def _refuse_without_stream(stream: NamedStream | None, job: Job) -> None:
+    if stream is None and replace(job, skip_verify=False) != Job():
+        raise UsageError("--available-now, --interval and --force are for gated streams")
+
+
 def _named(session: Session, target: str | None) -> NamedTarget:
     if target is None:
         raise UsageError("nothing to submit", hint="name an application with --app, or a target")
-    if target in session.config.streams:
-        raise UnsupportedFormat(
-            f"{target} is a gated stream, whose job this release does not have",
-            hint="start an application of your own with --app",
-        )
     found = session.config.targets.get(target)
     if found is None:
         known = ", ".join(name for name, each in session.config.targets.items() if each.app)

@@ -85,14 +85,24 @@ class _Live(_Notes):
         last = self._last
         if last is None:
             return f"running for {units.duration(now - self._began)}"
+        what = "batch" if last.counts is None else "epoch"
         return (
-            f"{last.query}: batch {last.batch}, {last.rows_per_second:,.0f} rows/s, took "
-            f"{units.duration(last.seconds)}, {units.duration(now - self._heard)} ago"
+            f"{last.query}: {what} {last.batch}, {last.rows_per_second:,.0f} rows/s, took "
+            f"{units.duration(last.seconds)}, {_counts(last)}"
+            f"{units.duration(now - self._heard)} ago"
         )
 
     def _note(self, text: str) -> None:
         write_error(_CLEAR)
         super()._note(text)
+
+
+def _counts(progress: Progress) -> str:
+    """What became of an epoch's events, in a few words."""
+    if progress.counts is None:
+        return ""
+    shown = {name: progress.counts.get(name, 0) for name in ("duplicates", "rejected", "lag")}
+    return "".join(f"{count:,} {name}, " for name, count in shown.items() if count)
 
 
 class _Lines(_Notes):

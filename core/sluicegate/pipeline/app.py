@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from sluicegate.errors import SluicegateError
 from sluicegate.pipeline.job import Gate
+from sluicegate.spark.submit.outcome import OWN_ERROR
 
 
 def main() -> int:
@@ -16,7 +17,8 @@ def main() -> int:
         spark = SparkSession.builder.getOrCreate()
         Gate.from_conf(spark).run()
     except SluicegateError as e:
-        sys.stderr.write(f"sluicegate: {e.message}\n")
+        # After what Spark prints, so that `submit` finds it at the end.
+        sys.stderr.write(f"{OWN_ERROR}{e.message}\n")
         return e.exit_code
     return 0
 

@@ -19,11 +19,13 @@ from sluicegate.errors import (
     SparkFailed,
     StorageFailed,
     Terminated,
+    error_classes,
 )
 from sluicegate.spark.submit.process import Ended
 from sluicegate.spark.submit.progress import Progress
 from sluicegate.spark.submit.secrets import Secrets
 
+OWN_ERROR = "sluicegate: error: "
 _TAIL = 10
 _WIDEST = 300
 _TAIL_BYTES = 64 * 1024
@@ -77,6 +79,8 @@ class Outcome:
             )
         if self.ended.code == 0:
             return None
+        if own := self._own_error():
+            return own
         hint = f"see the end of its log: tail -n 50 {quote(str(self.log))}"
         if self.causes:
             cause = self.causes[0]
@@ -86,6 +90,15 @@ class Outcome:
             hint=hint,
             place=str(self.log),
         )
+
+    def _own_error(self) -> SluicegateError | None:
+        """What a gated job itself said it ended with, under its own exit code."""
+        words = (line.removeprefix(OWN_ERROR) for line in self.tail if line.startswith(OWN_ERROR))
+        message = next(words, None)
+        kinds = [kind for kind in error_classes() if kind.exit_code == self.ended.code]
+        if message is None or not kinds:
+            return None
+        return kinds[0](f"the job ended: {message}; its log: {self.log}", place=str(self.log))
 
 
 def new_log(directory: Path) -> tuple[Path, IO[bytes]]:

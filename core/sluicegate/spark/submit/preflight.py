@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from sluicegate.java import Java, require_java
 from sluicegate.spark.submit import keys
 from sluicegate.spark.submit.checkpoint import CheckpointState, examine, refuse_both
 from sluicegate.spark.submit.command import Command, build
+from sluicegate.spark.submit.keys import Setting
 from sluicegate.spark.submit.launcher import find_spark_submit
 from sluicegate.spark.submit.request import Request
 from sluicegate.spark.submit.secrets import Secrets, shown_arguments
@@ -34,8 +35,11 @@ class Ready:
     notes: tuple[str, ...]
 
 
-def prepare(request: Request) -> Ready:
-    """Check everything, in the order of what it costs; the first thing that is wrong is raised."""
+def prepare(request: Request, also: Iterable[Setting] = ()) -> Ready:
+    """Check everything, in the order of what it costs; the first thing that is wrong is raised.
+
+    `also` are settings that the application is told besides.
+    """
     request = request.checked()
     spark_submit = find_spark_submit(request.spark_submit)
     _check_app(request.app)
@@ -47,7 +51,7 @@ def prepare(request: Request) -> Ready:
     own = starting.settings if starting else ()
     if checkpoint:
         own = ((keys.CHECKPOINT, str(checkpoint.path)), *own)
-    command = build(request, spark_submit, own)
+    command = build(request, spark_submit, (*own, *also))
     return Ready(
         request=request,
         command=command,
