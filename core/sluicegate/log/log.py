@@ -175,9 +175,10 @@ class Log:
                     place=self.uri,
                 )
             for base, until in _spans(self.bases(partition)):
-                if base < offset and (until is None or until > done):
+                reaches = have if until is None else until
+                if base < offset and reaches > done:
                     self._storage.sync(files.segment_key(partition, base))
-            self._durable[partition] = have
+                    self._durable[partition] = reaches
 
     def trim(self, partition: int, before: int) -> int:
         """Remove the whole segments that hold only records before an offset; the newest stays.

@@ -102,6 +102,10 @@ class LogProducer:
         """The name in every stamp."""
         return self._producer.producer_id
 
+    def next_sequence(self, partition: int) -> int:
+        """The sequence that the next record of a partition gets; all below were sent."""
+        return self._producer.next_sequence(partition)
+
     def send(self, partition: int, record: Fields | bytes | str) -> Stamp:
         """Send one record; see `send_many` for many at the price of one."""
         return self.send_many([(partition, record)])[0]

@@ -97,7 +97,7 @@ class Segment:
                 return 0, b""
             if size >= MAX_RECORD:
                 raise self._damaged(f"byte {at}: a record over {MAX_RECORD} bytes")
-            size = min(size * 4, MAX_RECORD)
+            size, most = min(size * 4, MAX_RECORD), 1
         if found <= most:
             return found, data[: data.rfind(NEWLINE) + 1]
         return most, data[: index.nth_end(data, most)]

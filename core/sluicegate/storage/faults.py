@@ -127,8 +127,8 @@ class Disk:
             node = self._nodes.get(path.stat().st_ino)
             live = path.read_bytes()
             if node and node.content != live:
-                # Of a file that only grew, what was fsynced before is safe.
-                safe = len(node.content) if live.startswith(node.content) else 0
+                # What was fsynced before and is the same is safe: a file may just have grown.
+                safe = len(os.path.commonprefix([node.content, live]))
                 contents[id(node)] = live[: chance.randint(safe, len(live))]
         return contents
 
