@@ -18,7 +18,7 @@ from sluicegate.plan import Action, Precondition
 from sluicegate.positions import Positions, from_spark, to_spark
 from sluicegate.reset import SKIP, Partition, moves_told, moving
 
-ROLLBACK, RESET, COMPACT, DEDUP, RESTORE, PRUNE, REPAIR, IMPORT, DEPOSE = OPERATIONS = (
+ROLLBACK, RESET, COMPACT, DEDUP, RESTORE, PRUNE, REPAIR, IMPORT, DEPOSE, REBALANCE = OPERATIONS = (
     "rollback",
     "reset",
     "compact",
@@ -28,6 +28,7 @@ ROLLBACK, RESET, COMPACT, DEDUP, RESTORE, PRUNE, REPAIR, IMPORT, DEPOSE = OPERAT
     "repair",
     "import",
     "depose",
+    "rebalance",
 )
 MOVE_ON = "move on"
 

@@ -15,6 +15,7 @@ from sluicegate.gate.changes import (
     DEPOSE,
     IMPORT,
     PRUNE,
+    REBALANCE,
     REPAIR,
     RESET,
     RESTORE,
@@ -34,14 +35,13 @@ from sluicegate.plan import Plan
 from sluicegate.storage import ReadOnlyStorage
 
 KIND = "stream"
-_BESIDE_A_JOB = (COMPACT, DEDUP, RESTORE, PRUNE, DEPOSE)
+_BESIDE_A_JOB = (COMPACT, DEDUP, RESTORE, PRUNE, DEPOSE, REBALANCE)
 _NO_UNDO = {
     Kind.GENESIS: "no: the stream begins with it",
     Kind.CLAIM: "no: start the job again instead",
     Kind.COMPACT: "no: what is known is the same before and after",
     Kind.PRUNE: "no: what it gave up is gone",
     Kind.REPAIR: "no: what it replaced was damaged",
-    Kind.REBALANCE: "no: not by this release",
 }
 
 
@@ -71,6 +71,10 @@ class StreamJournal:
         note = f"undo {entry.id}"
         if entry.kind == Kind.COMPACT.value:
             change = StreamChange(RESTORE, to=number, note=note, undoes=entry.id)
+        elif entry.kind == Kind.REBALANCE.value:
+            from sluicegate.gate.rebalance import undoing
+
+            change = undoing(self._stream, number, entry.id)
         else:
             change = StreamChange(ROLLBACK, to=number - 1, force=force, note=note, undoes=entry.id)
         return self.plan(change.to_work())
@@ -136,6 +140,11 @@ class StreamJournal:
                 link = collect.prune(self._gate, change.to, signature, details)
             case "depose":
                 link = self._gate.depose(signature, details)
+            case "rebalance":
+                # Imported here, as above.
+                from sluicegate.gate import rebalance
+
+                link = rebalance.apply(self._gate, change, base, signature, details)
             case _:
                 content = {**self._content(change, base), "details": details}
                 kind = Kind(change.operation)

@@ -17,6 +17,7 @@ from sluicegate.gate.changes import (
     DEPOSE,
     IMPORT,
     PRUNE,
+    REBALANCE,
     REPAIR,
     RESET,
     RESTORE,
@@ -57,6 +58,7 @@ class Planner:
             REPAIR: self._plan_repair,
             IMPORT: self._plan_import,
             DEPOSE: self._plan_depose,
+            REBALANCE: self._plan_rebalance,
         }
 
     def plan(self, change: StreamChange) -> Plan:
@@ -199,6 +201,12 @@ class Planner:
         told = [f"{living or 'The run ' + head.writer} can seal nothing more. Start the job again."]
         needs = (Precondition("the run that may seal", head.writer),)
         return self._plan_of(title, actions, told, needs)
+
+    def _plan_rebalance(self, change: StreamChange) -> Plan:
+        # Imported here: only assignments need its libraries.
+        from sluicegate.gate.rebalance import parts
+
+        return self._plan_of(*parts(self._stream, change))
 
     def _with(self, parts: Callable[[StreamChange], Parts]) -> Callable[[StreamChange], Plan]:
         return lambda change: self._plan_of(*parts(change))

@@ -21,6 +21,7 @@ from sluicegate.shards.hashing import Column
 DEFAULT_IMBALANCE = 0.05
 _RADIX = 1 << 16
 _TINY = 1e-9
+_GONE = -2
 
 
 class TooFewMoves(UsageError):
@@ -53,7 +54,7 @@ class RebalancePlan:
     @property
     def moved(self) -> Column:
         """The shards that change their owner, ascending."""
-        return np.flatnonzero(translated(self.before, self.after) != self.after.owners)
+        return np.flatnonzero(translated(self.before, self.after, _GONE) != self.after.owners)
 
     @property
     def is_nothing(self) -> bool:
@@ -129,11 +130,11 @@ def imbalance(assignment: Assignment, weights: Column | None = None) -> float:
     return float((loads / capacities).max() * capacities.sum() / total) - 1.0
 
 
-def translated(before: Assignment, after: Assignment) -> Column:
-    """The owners before, by the numbers that the nodes have after; -1 for who is gone."""
+def translated(before: Assignment, after: Assignment, gone: int = NOBODY) -> Column:
+    """The owners before, by the numbers that the nodes have after, or that is for who is gone."""
     number = {name: at for at, name in enumerate(after.nodes)}
     # The last is for -1, which stays -1.
-    to = np.array([*(number.get(name, NOBODY) for name in before.nodes), NOBODY], np.int32)
+    to = np.array([*(number.get(name, gone) for name in before.nodes), NOBODY], np.int32)
     found: Column = to[before.owners]
     return found
 
