@@ -230,8 +230,20 @@ def check_counted(stream: Stream, link: Link) -> None:
     assert link.sequence == sum(counted.values())
     offsets = offsets_of(link)
     assert all(offsets[p] <= counted[p] for p in offsets), "an event was passed over"
-    if not link.dedup:
+    if link.dedup:
+        check_stamps(stream, link)
+    else:
         assert offsets == counted
+
+
+def check_stamps(stream: Stream, link: Link) -> None:
+    """The dedup log knows what was counted, and nothing else."""
+    found = segments.read(stream.blobs, link.dedup.refs).entries()
+    known = zip(found.producers.to_pylist(), found.partitions, found.first, found.last, strict=True)
+    expected = [("before", 0, 0, 0)]
+    expected += [(TOPIC, p, 0, n - 1) for p, n in sorted(counted_of(link).items()) if n]
+    assert list(known) == expected
+    assert not found.expired.any()
 
 
 def go_on(stream: Stream) -> Link:
@@ -279,7 +291,12 @@ def _follow(parent: Link, link: Link, known: Mapping[int, Link]) -> None:
         _follow_overtaking(parent, link, known)
     else:
         unchanged = content_of(parent).keys() - {"lineage"}
-        unchanged -= {"state"} if link.kind is Kind.COMPACT else set()
+        if link.kind is Kind.COMPACT:
+            changed = {
+                n for n in ("state", "dedup") if content_of(parent)[n] != content_of(link)[n]
+            }
+            assert len(changed) == 1
+            unchanged -= changed
         assert all(content_of(parent)[name] == content_of(link)[name] for name in unchanged)
     if not overtakes and link.kind is not Kind.PRUNE:
         assert link.lineage == extended(parent.lineage, link.number)

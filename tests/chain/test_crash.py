@@ -20,6 +20,7 @@ import pytest
 from sluicegate.chain.link import MAX_DELTAS, Link, key_of
 from sluicegate.errors import Corrupt, NotFound
 from sluicegate.gate import collect
+from sluicegate.gate.changes import DEDUP
 from sluicegate.gate.drafts import RebalanceDraft, Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.recovery import recover
@@ -70,6 +71,7 @@ class Look:
     positions: tuple[int, ...]
     lineage: tuple[tuple[int, int], ...]
     manifest: tuple[bool, int]
+    dedup: tuple[bool, int]
 
     @classmethod
     def of(cls, link: Link) -> Look:
@@ -85,6 +87,7 @@ class Look:
             tuple(each.offset for each in link.positions),
             link.lineage,
             (link.state.base is not None, len(link.state.deltas)),
+            (link.dedup.base is not None, len(link.dedup.deltas)),
         )
 
 
@@ -230,6 +233,8 @@ ACTS = {
     "a rollback": Act([epochs(3)], lambda s: apply(s, "rollback", to=3)),
     "a reset": Act([epochs(3)], lambda s: apply(s, "reset", positions=at(3)), dedup=True),
     "a rebalance": Act([epochs(2)], rebalanced),
+    "a seal that folds the dedup log": Act([epochs(MAX_DELTAS), pruned], sealed, dedup=True),
+    "a compact of the dedup log": Act([epochs(3)], lambda s: apply(s, DEDUP), dedup=True),
     "a compact": Act([epochs(3)], lambda s: apply(s, "compact")),
     "a prune": Act([epochs(4)], lambda s: apply(s, "prune", to=3)),
     "a prune with orphans": Act([epochs(2), with_orphans], lambda s: apply(s, "prune", to=2)),
