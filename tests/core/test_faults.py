@@ -288,6 +288,27 @@ class TestTheModel:
     def test_a_torn_unlink_is_done_or_not(self, tmp_path: Path) -> None:
         assert self.outcomes(tmp_path, lambda s: s.delete("old")) == {"old", ""}
 
+    def contents(self, tmp_path: Path, change: Callable[[int], object]) -> set[bytes]:
+        """What may be left of a file that is changed and not fsynced."""
+        found = set()
+        for seed in range(60):
+            (tmp_path / "a").write_bytes(b"durable")
+            disk = Disk(tmp_path)
+            fd = os.open(tmp_path / "a", os.O_WRONLY | os.O_APPEND)
+            change(fd)
+            os.close(fd)
+            disk.crash(Aftermath.TORN, seed)
+            found.add((tmp_path / "a").read_bytes())
+        return found
+
+    def test_what_was_fsynced_stays_when_a_file_grows(self, tmp_path: Path) -> None:
+        found = self.contents(tmp_path, lambda fd: os.write(fd, b"more"))
+        assert found == {b"durable" + b"more"[:n] for n in range(5)}
+
+    def test_a_torn_truncate_is_done_or_not(self, tmp_path: Path) -> None:
+        found = self.contents(tmp_path, lambda fd: os.ftruncate(fd, 3))
+        assert found == {b"durable", b"dur"}
+
     def test_nothing_of_it_survives_a_power_loss(self, tmp_path: Path) -> None:
         (tmp_path / "old").write_bytes(OLD)
         disk = Disk(tmp_path)

@@ -606,24 +606,6 @@ class TestFence:
         assert done.stdout.endswith("\n0\n")
 
 
-def _append_only(self: Disk, chance: random.Random | None) -> dict[int, bytes]:
-    """What survives of files that only grow: what was fsynced, and some of what was not."""
-    contents = {}
-    for path in sorted(p for p in self.root.rglob("*") if p.is_file() and chance):
-        node = self._nodes.get(path.stat().st_ino)
-        live = path.read_bytes()
-        if node and chance and node.content != live:
-            kept = len(node.content) if live.startswith(node.content) else 0
-            contents[id(node)] = live[: chance.randint(kept, len(live))]
-    return contents
-
-
-@pytest.fixture
-def append_only() -> Iterator[None]:
-    with patch.object(Disk, "_surviving_contents", _append_only):
-        yield
-
-
 @dataclass
 class Told:
     """What callers were told, and what they asked for: what must be true after any crash."""
@@ -715,7 +697,7 @@ def made(path: Path, steps: list[Act]) -> tuple[Path, Told]:
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_crash_lab(scratch: Path, append_only: None, name: str) -> None:
+def test_crash_lab(scratch: Path, name: str) -> None:
     steps, act = ACTS[name]
     template, before = made(scratch / "template", steps)
     told = before
@@ -749,7 +731,7 @@ def test_crash_lab(scratch: Path, append_only: None, name: str) -> None:
     assert left, "some cut must leave a temporary file behind"
 
 
-def test_a_cut_creation_can_be_repeated(scratch: Path, append_only: None) -> None:
+def test_a_cut_creation_can_be_repeated(scratch: Path) -> None:
     def create(storage: LocalStorage) -> None:
         IdempotentProducer.create(storage.uri, ID, calls=storage._calls).close()
 
@@ -767,7 +749,7 @@ def test_a_cut_creation_can_be_repeated(scratch: Path, append_only: None) -> Non
     assert seen == {True, False}
 
 
-def test_a_crash_while_recovering_from_a_crash(scratch: Path, append_only: None) -> None:
+def test_a_crash_while_recovering_from_a_crash(scratch: Path) -> None:
     """What an opening builds on may not have reached the disk when its writer died."""
     template, before = made(scratch / "template", [issue_some])
     told = before
@@ -1116,8 +1098,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     def crash(self, aftermath: Aftermath, seed: int) -> None:
         abandon(self.producer)
-        with patch.object(Disk, "_surviving_contents", _append_only):
-            self.disk.crash(aftermath, seed)
+        self.disk.crash(aftermath, seed)
         self.ending = None
         self.start()
 

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from sluicegate.storage.calls import Calls
 from sluicegate.storage.local import LocalStorage
+from sluicegate.storage.platter import Change, Node, apply, torn, write_out
 
 _SEEDS = 4
 
@@ -41,18 +42,6 @@ class Aftermath(Enum):
     TORN = "a random part: any subset of the names, any prefix of the contents"
 
 
-@dataclass(slots=True)
-class _Node:
-    """A file or directory as the platter has it."""
-
-    content: bytes = b""
-    names: dict[str, _Node] | None = None
-
-
-# One change to a directory since its last fsync; several names when it is a rename.
-_Change = dict[str, "_Node | None"]
-
-
 class Disk:
     """What of the directory `root` is durable, and what is only in the kernel's memory.
 
@@ -62,8 +51,8 @@ class Disk:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._nodes: dict[int, _Node] = {}
-        self._pending: dict[int, list[_Change]] = {}
+        self._nodes: dict[int, Node] = {}
+        self._pending: dict[int, list[Change]] = {}
         self._platter = self._survey(root)
 
     def process(self, on_call: Callable[[int, str], None] | None = None) -> Process:
@@ -81,16 +70,16 @@ class Disk:
         for child in self.root.iterdir():
             is_tree = child.is_dir() and not child.is_symlink()
             shutil.rmtree(child) if is_tree else child.unlink()
-        _write_out(self.root, self._platter, contents)
+        write_out(self.root, self._platter, contents)
 
     def created(self, fd: int) -> None:
         """A file or directory was made; forget whatever had this inode number before."""
         found = os.fstat(fd)
-        self._nodes[found.st_ino] = _Node(names={} if st.S_ISDIR(found.st_mode) else None)
+        self._nodes[found.st_ino] = Node(names={} if st.S_ISDIR(found.st_mode) else None)
 
     def changed(self, directory: int, change: dict[str, int | None]) -> None:
         """Names in a directory now lead to these inodes (None: to nothing)."""
-        nodes = {name: ino and self._nodes.setdefault(ino, _Node()) for name, ino in change.items()}
+        nodes = {name: ino and self._nodes.setdefault(ino, Node()) for name, ino in change.items()}
         self._pending.setdefault(os.fstat(directory).st_ino, []).append(
             {name: node or None for name, node in nodes.items()}
         )
@@ -99,19 +88,19 @@ class Disk:
         """A file's content, or a directory's names, have reached the platter."""
         found = os.fstat(fd)
         if not st.S_ISDIR(found.st_mode):
-            self._nodes.setdefault(found.st_ino, _Node()).content = _read_all(fd)
+            self._nodes.setdefault(found.st_ino, Node()).content = _read_all(fd)
             return
-        node = self._nodes.setdefault(found.st_ino, _Node(names={}))
+        node = self._nodes.setdefault(found.st_ino, Node(names={}))
         node.names = {name: self._known(name, fd) for name in os.listdir(fd)}
         self._pending.pop(found.st_ino, None)
 
-    def _known(self, name: str, directory: int) -> _Node:
+    def _known(self, name: str, directory: int) -> Node:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        fresh = _Node(names={} if st.S_ISDIR(found.st_mode) else None)
+        fresh = Node(names={} if st.S_ISDIR(found.st_mode) else None)
         return self._nodes.setdefault(found.st_ino, fresh)
 
-    def _survey(self, path: Path) -> _Node:
-        node = self._nodes[path.stat().st_ino] = _Node()
+    def _survey(self, path: Path) -> Node:
+        node = self._nodes[path.stat().st_ino] = Node()
         if path.is_dir():
             node.names = {child.name: self._survey(child) for child in path.iterdir()}
         else:
@@ -127,9 +116,7 @@ class Disk:
             node = self._nodes.get(path.stat().st_ino)
             live = path.read_bytes()
             if node and node.content != live:
-                # What was fsynced before and is the same is safe: a file may just have grown.
-                safe = len(os.path.commonprefix([node.content, live]))
-                contents[id(node)] = live[: chance.randint(safe, len(live))]
+                contents[id(node)] = torn(node.content, live, chance)
         return contents
 
     def _keep_some_names(self, chance: random.Random) -> None:
@@ -138,7 +125,7 @@ class Disk:
             names = node.names if node else None
             for change in changes:
                 if names is not None and chance.random() < 0.5:
-                    _apply(change, names)
+                    apply(change, names)
 
 
 class Process(Calls):
@@ -274,23 +261,6 @@ def _run_cut(
     disk.crash(aftermath, seed=seed * 1000 + number)
     call = "after the last call" if acknowledged else process.made[-1]
     return Cut(root, number, call, aftermath, acknowledged, tuple(process.made))
-
-
-def _apply(change: _Change, names: dict[str, _Node]) -> None:
-    for name, node in change.items():
-        if node is None:
-            names.pop(name, None)
-        else:
-            names[name] = node
-
-
-def _write_out(path: Path, node: _Node, contents: dict[int, bytes]) -> None:
-    if node.names is None:
-        path.write_bytes(contents.get(id(node), node.content))
-        return
-    path.mkdir(exist_ok=True)
-    for name, child in node.names.items():
-        _write_out(path / name, child, contents)
 
 
 def _inode(name: str, directory: int) -> int:
