@@ -68,13 +68,9 @@ def scope_of(topics: list[str] | None, all_topics: bool, known: list[str]) -> Sc
 
 def read_positions(place: str, form: PositionsForm | None = None) -> Positions:
     """Positions from a file, or from standard input if the place is `-`."""
-    data = _read(place)
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"{place} has more than {_MAX_BYTES} bytes", hint="see what file it is")
+    text = read_text(place)
     try:
-        found = parse(data.decode("utf-8-sig"), form)
-    except UnicodeDecodeError as e:
-        raise UsageError(f"{place}, byte {e.start}: not UTF-8", hint="see what file it is") from e
+        found = parse(text, form)
     except UsageError as e:
         raise type(e)(f"{place}: {e.message}", hint=e.hint) from e
     if not len(found):
@@ -82,6 +78,17 @@ def read_positions(place: str, form: PositionsForm | None = None) -> Positions:
     if len(found) > _MAX_POSITIONS:
         raise UsageError(f"{place} has more than {_MAX_POSITIONS:,} positions")
     return found
+
+
+def read_text(place: str) -> str:
+    """The text of a file, or of standard input if the place is `-`."""
+    data = _read(place)
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{place} has more than {_MAX_BYTES} bytes", hint="see what file it is")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise UsageError(f"{place}, byte {e.start}: not UTF-8", hint="see what file it is") from e
 
 
 def _read(place: str) -> bytes:

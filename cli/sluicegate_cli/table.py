@@ -7,6 +7,7 @@ GROUPS = {
     "offsets": "show, move, export and import positions",
     "dedup": "look into the dedup log of gated streams, and compact it",
     "state": "look into the state of gated streams",
+    "shards": "assign shards to nodes with the fewest possible moves",
     "locks": "see who holds which lock",
 }
 
@@ -37,6 +38,12 @@ COMMANDS = {
     "dedup compact": "merge the dedup log; give up what is old",
     "state show": "show keys and bytes of every shard",
     "state compact": "merge the partials of every shard",
+    "shards show": "show the load of every node",
+    "shards locate": "which shard and node has this key?",
+    "shards join": "let nodes join, and give them their share",
+    "shards leave": "let nodes leave, and share out what they own",
+    "shards weights": "show what the shards weigh",
+    "shards rebalance": "balance the shards again, by number or weight",
     "audit": "did it lose or double anything?",
     "submit": "start a Spark application from the right place, and stay with it",
     "history": "list the changes of a target",

@@ -39,10 +39,14 @@ def open_journal(
 
         stream = open_stream(_absolute(target.uri), read_only=read_only)
         return StreamJournal(stream, name=target.configured_name)
+    if target.kind is TargetKind.ASSIGNMENT_FILE:
+        from sluicegate.shards.file_journal import FileJournal
+
+        return FileJournal(target.uri, read_only=read_only)
     raise UnsupportedFormat(
         f"{target.uri} is a {target.kind.value} ({target.why}), of which this release keeps no "
         "journal",
-        hint="name a stream, an offset store or a Spark checkpoint",
+        hint="name a stream, an offset store, a Spark checkpoint or an assignment file",
         place=target.uri,
     )
 

@@ -45,6 +45,11 @@ _OTHERS = {
 }
 # As `chain.hint` names them.
 _HINT = ".head"
+# As `shards.files` reads them: JSON with one of these keys first, or CSV.
+_ASSIGNMENT = re.compile(
+    rb'(\xef\xbb\xbf)?\s*(\{\s*"(\d+|version|nodes|owners|partitions|assignment_version)"\s*:'
+    rb"|\[\s*(\"|null)|(shard|\d+)\s*,)",
+)
 # As `offsets.reference` reads them.
 _REFERENCE_OFFSET = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
 
@@ -92,6 +97,7 @@ class TargetKind(Enum):
     OFFSET_STORE = "offset-store"
     STREAM = "stream"
     V1_CHECKPOINT = "v1-checkpoint"
+    ASSIGNMENT_FILE = "assignment-file"
 
 
 _ROLES = {"checkpoint": TargetKind.SPARK_CHECKPOINT, "offsets": TargetKind.OFFSET_STORE}
@@ -168,7 +174,8 @@ def detect(uri: str) -> tuple[TargetKind, str]:
     if found is None:
         _refuse_others(uri)
         raise UnsupportedFormat(
-            f"{uri} is not a Spark checkpoint, an offset store, a gated stream or a v1 checkpoint",
+            f"{uri} is not a Spark checkpoint, an offset store, a gated stream, a v1 checkpoint or "
+            "an assignment file",
             hint="name the directory that holds offsets/ and commits/, or say what it is with --as",
             place=uri,
         )
@@ -307,10 +314,12 @@ def _detect_file(storage: Storage, name: str) -> tuple[TargetKind, str] | None:
         )
     from sluicegate import v1
 
+    data = storage.get(name)
     try:
-        checkpoint = v1.decode(storage.get(name), name)
+        checkpoint = v1.decode(data, name)
     except Corrupt:
-        return None
+        begins = _ASSIGNMENT.match(data)
+        return (TargetKind.ASSIGNMENT_FILE, "it begins like one") if begins else None
     why = f"it decodes as one, at sequence {checkpoint.sequence}"
     return TargetKind.V1_CHECKPOINT, why
 

@@ -7,10 +7,10 @@ home, and a node only groups shards into one task per epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from sluicegate import units
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Link
 from sluicegate.errors import Corrupt, UsageError
@@ -27,6 +27,7 @@ from sluicegate.shards.assignment import Assignment, decode, encode
 from sluicegate.shards.hashing import Column
 from sluicegate.shards.planner import RebalancePlan
 from sluicegate.shards.proposal import UNDO, Proposal
+from sluicegate.shards.weights import WeightsInvalid, column_of
 from sluicegate.state import manifest
 
 
@@ -57,13 +58,10 @@ def assignment_at(stream: Stream, link: Link) -> Assignment:
 
 def weights_at(stream: Stream, link: Link, measure: str) -> Column:
     """What each shard has at a link, by one of the `MEASURES`."""
-    count = shard_count(link)
-    weights = np.zeros(count, np.float64)
-    for shard, weight in MEASURES[measure](stream, link).items():
-        if not 0 <= shard < count:
-            raise Corrupt(f"link {link.number} has state of shard {shard}; there are {count}")
-        weights[shard] = weight
-    return weights
+    try:
+        return column_of(MEASURES[measure](stream, link), shard_count(link))
+    except WeightsInvalid as e:
+        raise Corrupt(f"link {link.number} has state of other shards: {e.message}") from e
 
 
 def parts(stream: Stream, change: StreamChange) -> Parts:
@@ -81,7 +79,7 @@ def parts(stream: Stream, change: StreamChange) -> Parts:
     title = f"Rebalance the shards of {stream.name}"
     if made.is_nothing:
         return title, [], [], needs
-    actions = told.actions_of(made, proposal.measure)
+    actions = told.actions_of(made, proposal.measure, cost=partial(_cost, proposal))
     said = [*told.consequences_of(made, proposal), *_later(stream, head, change), *_meaning(made)]
     return title, actions, said, needs
 
@@ -155,6 +153,14 @@ def _meaning(made: RebalancePlan) -> list[str]:
         "in one task; this starts no machine."
     )
     return [job, cost]
+
+
+def _cost(proposal: Proposal, shard: int) -> str:
+    """What another task has to read from now on."""
+    if proposal.sizes is None or proposal.measure == "bytes":
+        return ""
+    size = int(proposal.sizes[shard])
+    return f"{units.size(size)} of state" if size else "no state yet"
 
 
 def _keys(stream: Stream, link: Link) -> Mapping[int, float]:

@@ -29,6 +29,7 @@ class Proposal:
     """The map to be, and why: `how` it came about, and what the weights measure, if there are any.
 
     `minimum` and `reached` are those of the plan; `bound` is the imbalance that was asked for.
+    `sizes` are the bytes of state that each shard had then.
     """
 
     after: Assignment
@@ -38,6 +39,7 @@ class Proposal:
     bound: float | None = None
     measure: str | None = None
     weights: Column | None = None
+    sizes: Column | None = None
 
     @classmethod
     def of(
@@ -47,9 +49,11 @@ class Proposal:
         *,
         bound: float | None = None,
         measure: str | None = None,
+        sizes: Column | None = None,
     ) -> Proposal:
         """What a plan proposes."""
-        return cls(plan.after, how, plan.minimum, plan.reached, bound, measure, plan.weights)
+        found = plan.minimum, plan.reached, bound, measure, plan.weights, sizes
+        return cls(plan.after, how, *found)
 
     def plan_from(self, before: Assignment) -> RebalancePlan:
         """What it means for an assignment as it is now."""
@@ -66,7 +70,8 @@ class Proposal:
                 "reached": self.reached,
                 "bound": self.bound,
                 "measure": self.measure,
-                "weights": None if self.weights is None else _packed(self.weights),
+                "weights": _packed(self.weights),
+                "sizes": _packed(self.sizes),
             }
         )
 
@@ -88,20 +93,25 @@ def _proposal(fields: Any) -> Proposal:
             "reached": bool(reached),
             "bound": None | float() | int() as bound,
             "measure": None | str() as measure,
-            "weights": None | str() as packed,
+            "weights": None | str() as weights,
+            "sizes": None | str() as sizes,
             **unknown,
         } if how in HOW and not unknown:
             after = decode(base64.b64decode(data, validate=True), "its map")
-            weights = None if packed is None else _unpacked(packed, after.n_shards)
-            return Proposal(after, how, minimum, reached, bound, measure, weights)
+            columns = [_unpacked(each, after.n_shards) for each in (weights, sizes)]
+            return Proposal(after, how, minimum, reached, bound, measure, *columns)
     raise ValueError("its fields are others")
 
 
-def _packed(weights: Column) -> str:
+def _packed(weights: Column | None) -> str | None:
+    if weights is None:
+        return None
     return base64.b64encode(zlib.compress(weights.astype("<f8").tobytes())).decode("ascii")
 
 
-def _unpacked(text: str, n_shards: int) -> Column:
+def _unpacked(text: str | None, n_shards: int) -> Column | None:
+    if text is None:
+        return None
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error as e:

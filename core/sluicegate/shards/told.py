@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from sluicegate import units
 from sluicegate.plan import Action
-from sluicegate.shards.assignment import Assignment
+from sluicegate.shards.assignment import NOBODY, Assignment
 from sluicegate.shards.hashing import Column
 from sluicegate.shards.planner import RebalancePlan, imbalance
 from sluicegate.shards.proposal import INSTALL, UNDO, Proposal
 
+OWN = "weight"
+"""The measure of weights that come from a file."""
 EACH = 256
 """Up to so many moves are shown one by one; more of them by the nodes they go from and to."""
 _NODES = 100
+_NOBODY = "nobody"
 _RANGES = 4
 
 Label = Callable[[int], str]
@@ -37,18 +41,45 @@ def actions_of(
 def consequences_of(plan: RebalancePlan, proposal: Proposal) -> list[str]:
     """How many moves, how many there must be, and how even it gets."""
     count, total = len(plan.moved), plan.after.n_shards
-    moved = f"{count:,} of {total:,} shards get another node"
+    gets = ("gets" if count == 1 else "get") + " another node"
+    moved = f"{count:,} of {total:,} shards {gets if plan.after.nodes else 'lose their node'}"
     told = [f"{moved}{_against(plan, proposal, count)}."]
     if plan.after.nodes:
         before = imbalance(plan.before, plan.weights)
         after = imbalance(plan.after, plan.weights)
-        now = f"{percent(before)} above its share now" if plan.before.nodes else "none yet"
-        told.append(f"The most loaded node: {now}, {percent(after)} above its share then.")
+        now = f"; now it is {percent(before)}" if plan.before.nodes else ""
+        told.append(f"The most loaded node will be {percent(after)} above its share{now}.")
     else:
         told.append("No node is left, so nobody owns a shard.")
     if heavy := _too_heavy(plan, proposal):
         told.append(heavy)
     return told
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a node has: how much, how much it should have, and which shards."""
+
+    node: str
+    capacity: int
+    load: float
+    share: float
+    shards: str
+
+
+def loads_of(assignment: Assignment, weights: Column | None = None) -> list[Load]:
+    """The load of every node."""
+    loads, capacities = assignment.loads(weights), assignment.capacities
+    total = float(assignment.n_shards if weights is None else weights.sum())
+    shares = total * capacities / capacities.sum() if len(capacities) else capacities
+    order = np.argsort(assignment.owners, kind="stable")
+    ends = np.searchsorted(assignment.owners[order], np.arange(len(capacities) + 1))
+    return [
+        Load(
+            name, size, float(loads[at]), float(shares[at]), ranges(order[ends[at] : ends[at + 1]])
+        )
+        for at, (name, size) in enumerate(assignment.nodes.items())
+    ]
 
 
 def summary_of(plan: RebalancePlan, note: str) -> str:
@@ -73,11 +104,14 @@ def percent(part: float) -> str:
 
 
 def amount(value: float, measure: str | None) -> str:
-    """A load in its unit: `12 shards`, `1.5 MiB`, `40 keys`."""
+    """A load in its unit: `12 shards`, `1.5 MiB`, `40 keys`; of a file it has none."""
     if measure == "bytes":
         return units.size(round(value))
     number = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
-    return f"{number} {measure or 'shards'}"
+    if measure == OWN:
+        return number
+    name = measure or "shards"
+    return f"{number} {name.removesuffix('s') if value == 1 else name}"
 
 
 def ranges(numbers: Column, most: int = _RANGES) -> str:
@@ -94,9 +128,11 @@ def _against(plan: RebalancePlan, proposal: Proposal, count: int) -> str:
     """The number of moves beside the fewest that there could be."""
     if proposal.how in (INSTALL, UNDO) or not plan.after.nodes:
         return ""
-    aim = "that balance" if proposal.bound is None else f"at most {percent(proposal.bound)} above"
+    aim = "full balance" if proposal.bound is None else f"at most {percent(proposal.bound)} above"
+    if not plan.reached and _too_heavy(plan, proposal):
+        return f"; {aim} cannot be reached"
     if not plan.reached:
-        return f"; for {aim} it would take at least {plan.minimum:,}, or cannot be done"
+        return f"; for {aim} it would take at least {plan.minimum:,}"
     if count == plan.minimum:
         return "; no plan with fewer moves balances them so"
     return f"; for {aim} it takes at least {plan.minimum:,}"
@@ -130,34 +166,38 @@ def _members(plan: RebalancePlan) -> Iterator[Action]:
 def _moves(
     plan: RebalancePlan, measure: str | None, label: Label, cost: Cost | None
 ) -> Iterator[Action]:
-    if len(plan.moved) <= EACH:
-        for move in plan.moves():
-            weight = 0.0 if plan.weights is None else float(plan.weights[move.shard])
-            detail = cost(move.shard) if cost else ""
-            if plan.weights is not None:
-                detail = f"{detail}, {amount(weight, measure)}".removeprefix(", ")
-            target = move.target or "nobody"
-            yield Action("move", label(move.shard), detail, move.source or "nobody", target)
-        return
-    for source, target, shards in _by_route(plan):
-        weight = len(shards) if plan.weights is None else float(plan.weights[shards].sum())
-        detail = ranges(shards)
-        if plan.weights is not None:
-            detail += f" with {amount(weight, measure)}"
-        yield Action("move", f"{len(shards):,} shards", detail, source, target)
-
-
-def _by_route(plan: RebalancePlan) -> Iterator[tuple[str, str, Column]]:
-    """The moves together that go from one node to another."""
     moved = plan.moved
+    placed = moved[plan.before.owners[moved] == NOBODY]
+    others = moved[plan.before.owners[moved] != NOBODY]
+    # That a shard gets its first owner costs nothing, so it need not be told of each.
+    yield from _by_route(plan, placed, measure)
+    if len(others) > EACH:
+        yield from _by_route(plan, others, measure)
+        return
+    for shard in others.tolist():
+        detail = [cost(shard)] if cost else []
+        if plan.weights is not None:
+            detail.append(amount(float(plan.weights[shard]), measure))
+        source, target = plan.before.node_of(shard), plan.after.node_of(shard) or _NOBODY
+        yield Action("move", label(shard), ", ".join(filter(None, detail)), source, target)
+
+
+def _by_route(plan: RebalancePlan, moved: Column, measure: str | None) -> Iterator[Action]:
+    """The moves together that go from one node to another."""
+    if not len(moved):
+        return
     sources, targets = plan.before.owners[moved], plan.after.owners[moved]
     order = np.lexsort((moved, targets, sources))
     moved, sources, targets = moved[order], sources[order], targets[order]
     cuts = np.flatnonzero((np.diff(sources) != 0) | (np.diff(targets) != 0)) + 1
     for shards in np.split(moved, cuts):
         first = int(shards[0])
+        detail = ranges(shards)
+        if plan.weights is not None:
+            detail += f" with {amount(float(plan.weights[shards].sum()), measure)}"
         source, target = plan.before.node_of(first), plan.after.node_of(first)
-        yield source or "nobody", target or "nobody", shards
+        count = f"{len(shards):,} shard" + ("" if len(shards) == 1 else "s")
+        yield Action("move", count, detail, source or _NOBODY, target or _NOBODY)
 
 
 def _loads(plan: RebalancePlan, measure: str | None) -> Iterator[Action]:

@@ -1,0 +1,49 @@
+"""`sluicegate shards join`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.session import Session
+from sluicegate_cli.shards import (
+    IdempotentOption,
+    MaxMovesOption,
+    NodesArgument,
+    OutputOption,
+    OwnerArgument,
+    open_shards,
+)
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("shards join clicks node-1 node-2 --dry-run", "which shards would they get?"),
+    ("shards join clicks node-3 --capacity 2", "twice as many shards as the others"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: OwnerArgument,
+    nodes: NodesArgument,
+    capacity: Annotated[int, typer.Option(metavar="N", min=1, help="their share, in parts")] = 1,
+    idempotent: IdempotentOption = False,
+    max_moves: MaxMovesOption = None,
+    output: OutputOption = None,
+    as_: AsOption = None,
+) -> None:
+    """Let nodes join, and give them their share of the shards with the fewest possible moves.
+
+    In a gated stream a node is a group of shards that Spark works on in one task; it starts no
+    machine. A job that runs uses the new assignment from its next epoch on.
+    """
+    from sluicegate.shards.membership import join
+
+    session = Session.of(ctx)
+    found = open_shards(session, target, as_)
+    wanted = dict.fromkeys(nodes, capacity)
+    plan = join(found.assignment, wanted, idempotent=idempotent, max_moves=max_moves)
+    found.change(session, plan, "join", f"join {', '.join(nodes)}", output=output)

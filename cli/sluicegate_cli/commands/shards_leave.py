@@ -1,0 +1,49 @@
+"""`sluicegate shards leave`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.session import Session
+from sluicegate_cli.shards import (
+    IdempotentOption,
+    MaxMovesOption,
+    NodesArgument,
+    OutputOption,
+    OwnerArgument,
+    open_shards,
+)
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("shards leave clicks node-3 --dry-run", "where would its shards go?"),
+    ("shards leave partitions.json 4 --output smaller.json", "empty a Kafka broker"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: OwnerArgument,
+    nodes: NodesArgument,
+    idempotent: IdempotentOption = False,
+    max_moves: MaxMovesOption = None,
+    output: OutputOption = None,
+    force: Annotated[bool, typer.Option("--force", help="even if no node is left")] = False,
+    as_: AsOption = None,
+) -> None:
+    """Let nodes leave. Their shards go to the others, and as little else moves as possible.
+
+    The last node is refused without --force: then nobody owns a shard, and a job leaves it to
+    Spark how the work is shared out.
+    """
+    from sluicegate.shards.membership import leave
+
+    session = Session.of(ctx)
+    found = open_shards(session, target, as_)
+    current = found.assignment
+    plan = leave(current, nodes, idempotent=idempotent, force=force, max_moves=max_moves)
+    found.change(session, plan, "leave", f"leave {', '.join(nodes)}", output=output)

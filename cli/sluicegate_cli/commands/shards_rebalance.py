@@ -1,0 +1,88 @@
+"""`sluicegate shards rebalance`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.session import Session
+from sluicegate_cli.shards import (
+    MaxMovesOption,
+    OutputOption,
+    Shards,
+    ShardsArgument,
+    WeightsOption,
+    open_shards,
+    parse_capacities,
+    parse_part,
+)
+from sluicegate_cli.stores import read_text
+
+CHANGES = True
+SAVES_PLAN = True
+EXAMPLES = (
+    ("shards rebalance clicks --dry-run", "is it out of balance, and what would it take?"),
+    ("shards rebalance clicks --weights keys --max-imbalance 10%", "by keys, with few moves"),
+    ("shards rebalance partitions.json --max-moves 20 --output step.json", "Kafka, in steps"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: ShardsArgument = None,
+    weights: WeightsOption = None,
+    max_moves: MaxMovesOption = None,
+    max_imbalance: Annotated[
+        str | None, typer.Option(metavar="PART", help="how far above its share a node may be")
+    ] = None,
+    capacity: Annotated[
+        list[str] | None, typer.Option(metavar="NODE=N", help="another capacity for a node")
+    ] = None,
+    from_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="the assignment to install, as it is")
+    ] = None,
+    output: OutputOption = None,
+    as_: AsOption = None,
+) -> None:
+    """Give every node its share of the shards again, with the fewest possible moves.
+
+    Without --weights every node gets its share to one shard, and no plan with fewer moves does.
+    With --weights no node is more than --max-imbalance (5%) above its share afterwards; how many
+    moves that takes at least is shown beside. --max-moves gives the best that so many can do.
+    --from-file installs an assignment that was made elsewhere.
+    """
+    session = Session.of(ctx)
+    found = open_shards(session, target, as_)
+    if from_file is not None:
+        _install(session, found, from_file, output)
+        return
+    from sluicegate.shards.membership import resize
+    from sluicegate.shards.planner import DEFAULT_IMBALANCE, plan
+
+    nodes = resize(found.assignment, parse_capacities(capacity))
+    column, measure = found.weights(weights)
+    bound = parse_part(max_imbalance, "--max-imbalance")
+    made = plan(found.assignment, nodes, column, max_moves=max_moves, max_imbalance=bound)
+    asked = DEFAULT_IMBALANCE if bound is None and column is not None else bound
+    note = _note(weights, max_moves, max_imbalance)
+    found.change(session, made, "rebalance", note, output=output, bound=asked, measure=measure)
+
+
+def _install(session: Session, found: Shards, place: str, output: str | None) -> None:
+    from sluicegate.shards.files import parse
+    from sluicegate.shards.membership import install
+
+    made = parse(read_text(place), place)
+    plan = install(found.assignment, made.assignment, made.version)
+    found.change(session, plan, "install", f"install {place}", output=output)
+
+
+def _note(weights: str | None, max_moves: int | None, max_imbalance: str | None) -> str:
+    words = [
+        f"weights {weights}" if weights else "",
+        f"at most {max_moves} moves" if max_moves is not None else "",
+        f"at most {max_imbalance} above the share" if max_imbalance else "",
+    ]
+    return ", ".join(word for word in words if word)

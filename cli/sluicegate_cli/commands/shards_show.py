@@ -1,0 +1,35 @@
+"""`sluicegate shards show`."""
+
+from __future__ import annotations
+
+import typer
+
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.output import Mode
+from sluicegate_cli.session import Session
+from sluicegate_cli.shards import ShardsArgument, WeightsOption, open_shards
+from sluicegate_cli.views.shards import shards_view
+
+EXAMPLES = (
+    ("shards show clicks", "which node has how many shards?"),
+    ("shards show clicks --weights keys", "by the number of keys in their state"),
+    ("shards show partitions.json", "of a plain assignment file, such as Kafka's"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: ShardsArgument = None,
+    weights: WeightsOption = None,
+    as_: AsOption = None,
+) -> None:
+    """Show the nodes of a stream, or of an assignment file, and the load of each.
+
+    The imbalance is how far the most loaded node is above its share, which is in proportion to its
+    capacity.
+    """
+    session = Session.of(ctx)
+    found = open_shards(session, target, as_)
+    column, measure = found.weights(weights)
+    bars = session.sink.mode is Mode.TABLE
+    session.sink.show(shards_view(found, column, measure, bars=bars))

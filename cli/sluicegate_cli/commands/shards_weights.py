@@ -1,0 +1,34 @@
+"""`sluicegate shards weights`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.session import Session
+from sluicegate_cli.shards import ShardsArgument, WeightsOption, open_shards
+from sluicegate_cli.views.shards import weights_view
+
+EXAMPLES = (
+    ("shards weights clicks", "which shards are heavy?"),
+    ("shards weights map.csv --weights events.csv", "of an assignment file, by another file"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: ShardsArgument = None,
+    weights: WeightsOption = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="heaviest shards to show")] = 50,
+    as_: AsOption = None,
+) -> None:
+    """Show what the shards weigh, heaviest first: the keys and bytes of their state, or a file.
+
+    A file has lines of shard,weight, or JSON from shard to weight; what it leaves out weighs
+    nothing. `shards rebalance --weights` balances by the same.
+    """
+    session = Session.of(ctx)
+    found = open_shards(session, target, as_)
+    session.sink.show(weights_view(found, weights, limit))

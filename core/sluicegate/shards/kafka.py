@@ -1,0 +1,139 @@
+"""Kafka's reassignment JSON, as `kafka-reassign-partitions.sh` reads and prints it.
+
+A partition is a shard, and its preferred leader, the first replica, is the node that owns it. A new
+leader that is a replica already is moved to the front, which copies nothing; another takes the old
+leader's place. Where a broker leaves, its followers are replaced, too, so that every partition
+keeps its number of replicas and has each broker once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sluicegate.shards.assignment import Assignment, AssignmentInvalid, from_names
+from sluicegate.shards.weights import shard_number
+
+_ANY = "any"
+
+
+def assignment_of(document: Mapping[str, Any]) -> Assignment:
+    """Who leads which partition, in the order of the file."""
+    if document.get("version") != 1:
+        raise ValueError(f"it is of version {document.get('version')!r:.20}; 1 is known")
+    seen: set[tuple[str, int]] = set()
+    brokers: set[int] = set()
+    leaders: list[str | None] = []
+    for each in document["partitions"]:
+        topic, partition, replicas = _checked(each)
+        if (topic, partition) in seen:
+            raise ValueError(f"{topic}[{partition}] is there twice")
+        seen.add((topic, partition))
+        brokers.update(replicas)
+        leaders.append(str(replicas[0]))
+    if not leaders:
+        raise ValueError("it has no partitions")
+    return from_names(leaders, {str(broker): 1 for broker in brokers})
+
+
+def label(document: Mapping[str, Any], shard: int) -> str:
+    """A partition as it is usually written."""
+    each = document["partitions"][shard]
+    return f"{each['topic']}[{each['partition']}]"
+
+
+def cost(document: Mapping[str, Any], after: Assignment, shard: int) -> str:
+    """What it costs to give a partition its new leader."""
+    leader = _leader(after, shard)
+    if leader in document["partitions"][shard]["replicas"]:
+        return "only the leader changes, which is a replica already"
+    return f"copies the partition to {leader}"
+
+
+def reassigned(document: Mapping[str, Any], after: Assignment) -> dict[str, Any]:
+    """The document with other leaders, and without the brokers that are not there any more."""
+    known = {_broker(name): capacity for name, capacity in after.nodes.items()}
+    led = [_led_by(each, _leader(after, s)) for s, each in enumerate(document["partitions"])]
+    held = Counter(broker for each in led for broker in each["replicas"] if broker in known)
+    return {**document, "partitions": [_without_gone(each, known, held) for each in led]}
+
+
+def rendered(document: Mapping[str, Any]) -> str:
+    """The text of a document, with a line per partition."""
+    head = json.dumps({k: v for k, v in document.items() if k != "partitions"})[:-1]
+    lines = ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in document["partitions"])
+    return f'{head}, "partitions": [\n  {lines}\n]}}\n'
+
+
+def _checked(each: Any) -> tuple[str, int, list[int]]:
+    match each:
+        case {"topic": str(topic), "partition": int(partition), "replicas": [*replicas]}:
+            brokers = [r for r in replicas if type(r) is int and r >= 0]
+            dirs = each.get("log_dirs")
+            if not replicas or len(set(brokers)) != len(replicas):
+                raise ValueError(f"the replicas of {topic}[{partition}] are not distinct brokers")
+            if dirs is not None and (not isinstance(dirs, list) or len(dirs) != len(replicas)):
+                raise ValueError(f"the log_dirs of {topic}[{partition}] are not one per replica")
+            return topic, partition, brokers
+    raise ValueError(f"{each!r:.80} is not a partition with topic, partition and replicas")
+
+
+def _led_by(each: Mapping[str, Any], leader: int) -> dict[str, Any]:
+    replicas = list(each["replicas"])
+    if leader not in replicas:
+        return _replaced(each, 0, leader)
+    at = replicas.index(leader)
+    order = [at, *(i for i in range(len(replicas)) if i != at)]
+    found = {**each, "replicas": [replicas[i] for i in order]}
+    if each.get("log_dirs") is not None:
+        found["log_dirs"] = [each["log_dirs"][i] for i in order]
+    return found
+
+
+def _without_gone(
+    each: Mapping[str, Any], known: Mapping[int, int], held: Counter[int]
+) -> dict[str, Any]:
+    """With every broker that is gone replaced by the one that has least of all."""
+    found = dict(each)
+    for at, broker in enumerate(each["replicas"]):
+        if broker in known:
+            continue
+        free = [b for b in known if b not in found["replicas"]]
+        if not free:
+            raise AssignmentInvalid(
+                f"{each['topic']}[{each['partition']}] has {len(each['replicas'])} replicas, but "
+                f"only {len(known)} brokers would be left",
+                hint="let other brokers join first, or lower the number of replicas in the file",
+            )
+        chosen = min(free, key=lambda b: (held[b] / known[b], b))
+        held[chosen] += 1
+        found = _replaced(found, at, chosen)
+    return found
+
+
+def _replaced(each: Mapping[str, Any], at: int, broker: int) -> dict[str, Any]:
+    replicas = list(each["replicas"])
+    replicas[at] = broker
+    found = {**each, "replicas": replicas}
+    if each.get("log_dirs") is not None:
+        # Where it lies on the new broker is for the broker to say.
+        found["log_dirs"] = [_ANY if i == at else d for i, d in enumerate(each["log_dirs"])]
+    return found
+
+
+def _leader(after: Assignment, shard: int) -> int:
+    name = after.node_of(shard)
+    if name is None:
+        raise AssignmentInvalid("a partition cannot be without a leader")
+    return _broker(name)
+
+
+def _broker(name: str) -> int:
+    number = shard_number(name)
+    if number is None:
+        raise AssignmentInvalid(
+            f"{name!r} is not the id of a broker", hint="ids are numbers from 0"
+        )
+    return number
