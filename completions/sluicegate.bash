@@ -63,26 +63,28 @@ _sluicegate_at() {
     '')
         group=1 options=(--home --config --json --no-color --version -h --help)
         case $2 in
-        0) kind=words choices=(init demo status explain checkpoint offsets dedup state audit submit history undo apply locks doctor) ;;
+        0) kind=words choices=(init demo status explain checkpoint offsets dedup state shards audit submit history undo apply locks doctor) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
     init)
-        options=(--store --stream --offsets -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        options=(--store --stream --offsets --from -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
         case $2 in
         --store) kind=directories ;;
         --stream) kind=text ;;
         --offsets) kind=files ;;
+        --from) kind=words choices=(earliest latest) ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
     demo)
-        options=(--kills --home --config --json --no-color -h --help)
+        options=(--kills --events --home --config --json --no-color -h --help)
         case $2 in
         --kills) kind=text ;;
+        --events) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -91,7 +93,7 @@ _sluicegate_at() {
         options=(--as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -117,7 +119,7 @@ _sluicegate_at() {
         case $2 in
         0) kind=files ;;
         --link) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -127,7 +129,7 @@ _sluicegate_at() {
         case $2 in
         0) kind=files ;;
         --last) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -139,7 +141,7 @@ _sluicegate_at() {
         --sink) kind=directories ;;
         --read-data-subset) kind=text ;;
         --max-duration) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -160,7 +162,7 @@ _sluicegate_at() {
         --sink) kind=directories ;;
         --offsets) kind=files ;;
         --query-id) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
@@ -176,7 +178,7 @@ _sluicegate_at() {
         --to-datetime) kind=text ;;
         --sink) kind=directories ;;
         --into) kind=directories ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
@@ -190,7 +192,7 @@ _sluicegate_at() {
         0) kind=files ;;
         --keep) kind=text ;;
         --keep-within) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
@@ -216,7 +218,7 @@ _sluicegate_at() {
         0) kind=text ;;
         1) kind=files ;;
         --link) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -240,7 +242,7 @@ _sluicegate_at() {
         0) kind=files ;;
         1) kind=directories ;;
         --map) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -249,7 +251,7 @@ _sluicegate_at() {
     offsets)
         group=1 options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=words choices=(show reset export import delete) ;;
+        0) kind=words choices=(show reset lag export import delete) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -260,7 +262,7 @@ _sluicegate_at() {
         0) kind=files ;;
         --batch) kind=text ;;
         --consumer) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -278,10 +280,21 @@ _sluicegate_at() {
         --from-file) kind=files ;;
         --sink) kind=directories ;;
         --into) kind=directories ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'offsets lag')
+        options=(--end-offsets --consumer --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --end-offsets) kind=files ;;
+        --consumer) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -294,7 +307,7 @@ _sluicegate_at() {
         --batch) kind=text ;;
         --consumer) kind=text ;;
         --into) kind=directories ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -307,7 +320,7 @@ _sluicegate_at() {
         1) kind=directories ;;
         --consumer) kind=text ;;
         --format) kind=words choices=(spark csv rpk) ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
@@ -321,7 +334,7 @@ _sluicegate_at() {
         0) kind=files ;;
         --consumer) kind=text ;;
         --topic) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
@@ -341,7 +354,7 @@ _sluicegate_at() {
         options=(--as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -351,7 +364,7 @@ _sluicegate_at() {
         case $2 in
         0) kind=text ;;
         [0-9]*) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -361,7 +374,7 @@ _sluicegate_at() {
         case $2 in
         0) kind=files ;;
         --retain) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
@@ -372,7 +385,7 @@ _sluicegate_at() {
     state)
         group=1 options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=words choices=(show compact) ;;
+        0) kind=words choices=(show query compact) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -383,7 +396,20 @@ _sluicegate_at() {
         0) kind=files ;;
         --link) kind=text ;;
         --shard) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'state query')
+        options=(--link --shard --limit --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=text ;;
+        [0-9]*) kind=text ;;
+        --link) kind=text ;;
+        --shard) kind=text ;;
+        --limit) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -392,7 +418,95 @@ _sluicegate_at() {
         options=(--as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    shards)
+        group=1 options=(--home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=words choices=(show locate join leave weights rebalance) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'shards show')
+        options=(--weights --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --weights) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'shards locate')
+        options=(--as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        [0-9]*) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'shards join')
+        options=(--capacity --idempotent --max-moves --output --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        [0-9]*) kind=text ;;
+        --capacity) kind=text ;;
+        --max-moves) kind=text ;;
+        --output) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'shards leave')
+        options=(--idempotent --max-moves --output --force --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        [0-9]*) kind=text ;;
+        --max-moves) kind=text ;;
+        --output) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
+        --reason) kind=text ;;
+        --plan-out) kind=files ;;
+        --expires) kind=text ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'shards weights')
+        options=(--weights --limit --as --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --weights) kind=files ;;
+        --limit) kind=text ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    'shards rebalance')
+        options=(--weights --max-moves --max-imbalance --capacity --from-file --output --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        case $2 in
+        0) kind=files ;;
+        --weights) kind=files ;;
+        --max-moves) kind=text ;;
+        --max-imbalance) kind=text ;;
+        --capacity) kind=text ;;
+        --from-file) kind=files ;;
+        --output) kind=files ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;
@@ -401,18 +515,18 @@ _sluicegate_at() {
         esac
         ;;
     audit)
-        options=(--sink --since --as --home --config --json --no-color -h --help)
+        options=(--sink --since --read-data --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --sink) kind=directories ;;
         --since) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
         ;;
     submit)
-        options=(--app --checkpoint --offsets-store --consumer --allow-new-consumer --master --class --conf --py-files --jars --packages --spark-submit --skip-verify --writer-gone --log-dir -n --dry-run --home --config --json --no-color -h --help)
+        options=(--app --checkpoint --offsets-store --consumer --allow-new-consumer --master --class --conf --py-files --jars --packages --spark-submit --available-now --interval --force --skip-verify --writer-gone --log-dir -n --dry-run --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         [0-9]*) kind=text ;;
@@ -427,6 +541,7 @@ _sluicegate_at() {
         --jars) kind=text ;;
         --packages) kind=text ;;
         --spark-submit) kind=files ;;
+        --interval) kind=text ;;
         --log-dir) kind=directories ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -438,7 +553,7 @@ _sluicegate_at() {
         0) kind=files ;;
         --consumer) kind=text ;;
         --limit) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -449,7 +564,7 @@ _sluicegate_at() {
         0) kind=files ;;
         --op) kind=text ;;
         --consumer) kind=text ;;
-        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint) ;;
+        --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --plan-out) kind=files ;;
         --expires) kind=text ;;

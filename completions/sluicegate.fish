@@ -32,6 +32,7 @@ function __sluicegate_is_group -a wanted
         offsets \
         dedup \
         state \
+        shards \
         locks
 end
 
@@ -42,10 +43,12 @@ function __sluicegate_takes_value -a wanted
         'init --store' \
         'init --stream' \
         'init --offsets' \
+        'init --from' \
         'init --reason' \
         'init --home' \
         'init --config' \
         'demo --kills' \
+        'demo --events' \
         'demo --home' \
         'demo --config' \
         'status --as' \
@@ -141,6 +144,11 @@ function __sluicegate_takes_value -a wanted
         'offsets reset --expires' \
         'offsets reset --home' \
         'offsets reset --config' \
+        'offsets lag --end-offsets' \
+        'offsets lag --consumer' \
+        'offsets lag --as' \
+        'offsets lag --home' \
+        'offsets lag --config' \
         'offsets export --format' \
         'offsets export --batch' \
         'offsets export --consumer' \
@@ -187,12 +195,61 @@ function __sluicegate_takes_value -a wanted
         'state show --as' \
         'state show --home' \
         'state show --config' \
+        'state query --link' \
+        'state query --shard' \
+        'state query --limit' \
+        'state query --as' \
+        'state query --home' \
+        'state query --config' \
         'state compact --as' \
         'state compact --reason' \
         'state compact --plan-out' \
         'state compact --expires' \
         'state compact --home' \
         'state compact --config' \
+        'shards --home' \
+        'shards --config' \
+        'shards show --weights' \
+        'shards show --as' \
+        'shards show --home' \
+        'shards show --config' \
+        'shards locate --as' \
+        'shards locate --home' \
+        'shards locate --config' \
+        'shards join --capacity' \
+        'shards join --max-moves' \
+        'shards join --output' \
+        'shards join --as' \
+        'shards join --reason' \
+        'shards join --plan-out' \
+        'shards join --expires' \
+        'shards join --home' \
+        'shards join --config' \
+        'shards leave --max-moves' \
+        'shards leave --output' \
+        'shards leave --as' \
+        'shards leave --reason' \
+        'shards leave --plan-out' \
+        'shards leave --expires' \
+        'shards leave --home' \
+        'shards leave --config' \
+        'shards weights --weights' \
+        'shards weights --limit' \
+        'shards weights --as' \
+        'shards weights --home' \
+        'shards weights --config' \
+        'shards rebalance --weights' \
+        'shards rebalance --max-moves' \
+        'shards rebalance --max-imbalance' \
+        'shards rebalance --capacity' \
+        'shards rebalance --from-file' \
+        'shards rebalance --output' \
+        'shards rebalance --as' \
+        'shards rebalance --reason' \
+        'shards rebalance --plan-out' \
+        'shards rebalance --expires' \
+        'shards rebalance --home' \
+        'shards rebalance --config' \
         'audit --sink' \
         'audit --since' \
         'audit --as' \
@@ -209,6 +266,7 @@ function __sluicegate_takes_value -a wanted
         'submit --jars' \
         'submit --packages' \
         'submit --spark-submit' \
+        'submit --interval' \
         'submit --log-dir' \
         'submit --home' \
         'submit --config' \
@@ -242,13 +300,14 @@ end
 
 complete -c sluicegate -f
 complete -c sluicegate -n '__sluicegate_at ""' -a init -d 'make a home and a commented sluicegate.toml'
-complete -c sluicegate -n '__sluicegate_at ""' -a demo -d 'show on this machine that kills lose nothing that was acknowledged'
+complete -c sluicegate -n '__sluicegate_at ""' -a demo -d 'show on this machine that killing a job loses nothing'
 complete -c sluicegate -n '__sluicegate_at ""' -a status -d 'show every named target, or one in depth'
 complete -c sluicegate -n '__sluicegate_at ""' -a explain -d 'name the cause of a driver log\'s error and the command to type'
 complete -c sluicegate -n '__sluicegate_at ""' -a checkpoint -d 'look into checkpoints, mend them and move them'
 complete -c sluicegate -n '__sluicegate_at ""' -a offsets -d 'show, move, export and import positions'
 complete -c sluicegate -n '__sluicegate_at ""' -a dedup -d 'look into the dedup log of gated streams, and compact it'
 complete -c sluicegate -n '__sluicegate_at ""' -a state -d 'look into the state of gated streams'
+complete -c sluicegate -n '__sluicegate_at ""' -a shards -d 'assign shards to nodes with the fewest possible moves'
 complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
 complete -c sluicegate -n '__sluicegate_at ""' -a submit -d 'start a Spark application from the right place, and stay with it'
 complete -c sluicegate -n '__sluicegate_at ""' -a history -d 'list the changes of a target'
@@ -265,6 +324,7 @@ complete -c sluicegate -n '__sluicegate_at ""' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "init"' -l store -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'make an offset store there instead'
 complete -c sluicegate -n '__sluicegate_at "init"' -l stream -r -f -d 'begin this stream instead'
 complete -c sluicegate -n '__sluicegate_at "init"' -l offsets -r -F -d 'where the stream starts (JSON, CSV, rpk)'
+complete -c sluicegate -n '__sluicegate_at "init"' -l from -r -f -a 'earliest latest' -d 'where the stream starts in its log'
 complete -c sluicegate -n '__sluicegate_at "init"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "init"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "init"' -l reason -r -f -d 'why, for the audit record'
@@ -273,14 +333,15 @@ complete -c sluicegate -n '__sluicegate_at "init"' -l config -r -F -d 'configura
 complete -c sluicegate -n '__sluicegate_at "init"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "init"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "init"' -s h -l help -d 'show this help'
-complete -c sluicegate -n '__sluicegate_at "demo"' -l kills -r -f -d 'how often to kill a writer [default: 10; 1<=x<=10000]'
+complete -c sluicegate -n '__sluicegate_at "demo"' -l kills -r -f -d 'how often to kill the job [default: 3; 0<=x<=1000]'
+complete -c sluicegate -n '__sluicegate_at "demo"' -l events -r -f -d 'events to produce [default: 200000; 1000<=x<=100000000]'
 complete -c sluicegate -n '__sluicegate_at "demo"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "demo"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "demo"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "demo"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "demo"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "status" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "status"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "status"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "status"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "status"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "status"' -l json -d 'print one JSON document'
@@ -310,7 +371,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint"' -l no-color -d 'print w
 complete -c sluicegate -n '__sluicegate_at "checkpoint"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l link -r -f -d 'of a gated stream: at link N; the newest'
-complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l json -d 'print one JSON document'
@@ -318,7 +379,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -l no-color -d 
 complete -c sluicegate -n '__sluicegate_at "checkpoint inspect"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint list" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l last -r -f -d 'how many, newest last [default: 20; x>=1]'
-complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint list"' -l json -d 'print one JSON document'
@@ -329,7 +390,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l sink -r -f -a
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l read-data -d 'decode all state files'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l read-data-subset -r -f -d 'of a gated stream: read this part of it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l max-duration -r -f -d 'of a gated stream: read so long, go on next time'
-complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint verify"' -l json -d 'print one JSON document'
@@ -349,7 +410,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l offsets -r -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l query-id -r -f -d 'the query\'s id, if metadata is lost'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l writer-gone -d 'the job has ended, though files are young'
-complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l reason -r -f -d 'why, for the audit record'
@@ -367,7 +428,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l force -d 'o
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l writer-gone -d 'the job has ended, though files are young'
-complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -l reason -r -f -d 'why, for the audit record'
@@ -381,7 +442,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint rollback"' -s h -l help -
 complete -c sluicegate -n '__sluicegate_at "checkpoint prune" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l keep -r -f -d 'so many of the newest links [x>=1]'
 complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l keep-within -r -f -d 'all links younger than 7d or PT12H'
-complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "checkpoint prune"' -l reason -r -f -d 'why, for the audit record'
@@ -406,7 +467,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -l no-color -d '
 complete -c sluicegate -n '__sluicegate_at "checkpoint import"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "checkpoint export" 1 1' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l link -r -f -d 'of link N; the newest'
-complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "checkpoint export"' -l reason -r -f -d 'why, for the audit record'
@@ -430,7 +491,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint seed"' -s h -l help -d 's
 complete -c sluicegate -n '__sluicegate_at "checkpoint relocate" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "checkpoint relocate" 1 1' -f -a '(__fish_complete_directories (commandline -ct))'
 complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l map -r -f -d 'input paths that have moved, too'
-complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l reason -r -f -d 'why, for the audit record'
@@ -441,6 +502,7 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -l no-color -d
 complete -c sluicegate -n '__sluicegate_at "checkpoint relocate"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a show -d 'show the positions of a target'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a reset -d 'move positions: to an offset, by a number, to a time'
+complete -c sluicegate -n '__sluicegate_at "offsets"' -a lag -d 'show how far positions are behind the end'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a export -d 'write positions as Spark JSON, Kafka CSV or rpk text'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a import -d 'set positions from a file or from another layout'
 complete -c sluicegate -n '__sluicegate_at "offsets"' -a delete -d 'forget positions'
@@ -452,7 +514,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets"' -s h -l help -d 'show this
 complete -c sluicegate -n '__sluicegate_at "offsets show" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l batch -r -f -d 'of batch or link N'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
-complete -c sluicegate -n '__sluicegate_at "offsets show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "offsets show"' -l json -d 'print one JSON document'
@@ -477,7 +539,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l force -d 'overtak
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'change a copy there; leave this one alone'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l writer-gone -d 'the job has ended, though files are young'
-complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l reason -r -f -d 'why, for the audit record'
@@ -488,12 +550,21 @@ complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l config -r -F -d '
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "offsets reset"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "offsets lag" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -l end-offsets -r -F -d 'where the topics end (JSON, CSV, rpk), - for stdin'
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "offsets lag"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "offsets export" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l format -r -f -a 'spark csv rpk' -d 'how to write them [default: spark]'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l batch -r -f -d 'of batch or link N'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l into -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'write topic-<t>-consumer-<c>.offset files there'
-complete -c sluicegate -n '__sluicegate_at "offsets export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets export"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "offsets export"' -l reason -r -f -d 'why, for the audit record'
@@ -507,7 +578,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets import"' -l consumer -r -f -
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l format -r -f -a 'spark csv rpk' -d 'of the file; else as it looks'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l replace -d 'forget positions that are not in the file'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l force -d 'overtake a writer that still runs'
-complete -c sluicegate -n '__sluicegate_at "offsets import"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets import"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "offsets import"' -l reason -r -f -d 'why, for the audit record'
@@ -523,7 +594,7 @@ complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l consumer -r -f -
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l topic -r -f -d 'only this topic or its partitions'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l all-topics -d 'every topic'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l force -d 'overtake a writer that still runs'
-complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "offsets delete"' -l reason -r -f -d 'why, for the audit record'
@@ -543,13 +614,13 @@ complete -c sluicegate -n '__sluicegate_at "dedup"' -l json -d 'print one JSON d
 complete -c sluicegate -n '__sluicegate_at "dedup"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "dedup"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "dedup stats" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "dedup stats"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "dedup stats"' -s h -l help -d 'show this help'
-complete -c sluicegate -n '__sluicegate_at "dedup check"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "dedup check"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "dedup check"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "dedup check"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "dedup check"' -l json -d 'print one JSON document'
@@ -557,7 +628,7 @@ complete -c sluicegate -n '__sluicegate_at "dedup check"' -l no-color -d 'print 
 complete -c sluicegate -n '__sluicegate_at "dedup check"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "dedup compact" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l retain -r -f -d 'give up what did not grow for so long'
-complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "dedup compact"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "dedup compact"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l reason -r -f -d 'why, for the audit record'
@@ -569,6 +640,7 @@ complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l json -d 'print on
 complete -c sluicegate -n '__sluicegate_at "dedup compact"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "dedup compact"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "state"' -a show -d 'show keys and bytes of every shard'
+complete -c sluicegate -n '__sluicegate_at "state"' -a query -d 'look keys up in the state'
 complete -c sluicegate -n '__sluicegate_at "state"' -a compact -d 'merge the partials of every shard'
 complete -c sluicegate -n '__sluicegate_at "state"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "state"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
@@ -578,14 +650,23 @@ complete -c sluicegate -n '__sluicegate_at "state"' -s h -l help -d 'show this h
 complete -c sluicegate -n '__sluicegate_at "state show" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "state show"' -l link -r -f -d 'at link N; the newest'
 complete -c sluicegate -n '__sluicegate_at "state show"' -l shard -r -f -d 'only this shard'
-complete -c sluicegate -n '__sluicegate_at "state show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "state show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "state show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "state show"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "state show"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "state show"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "state show"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l link -r -f -d 'at link N; the newest'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l shard -r -f -d 'only this shard'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l limit -r -f -d 'at most so many keys; 0 for all [default: 20; x>=0]'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "state query"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "state query"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "state compact" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "state compact"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "state compact"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "state compact"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "state compact"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "state compact"' -l reason -r -f -d 'why, for the audit record'
@@ -596,10 +677,96 @@ complete -c sluicegate -n '__sluicegate_at "state compact"' -l config -r -F -d '
 complete -c sluicegate -n '__sluicegate_at "state compact"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "state compact"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "state compact"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "shards"' -a show -d 'show the load of every node'
+complete -c sluicegate -n '__sluicegate_at "shards"' -a locate -d 'which shard and node has this key?'
+complete -c sluicegate -n '__sluicegate_at "shards"' -a join -d 'let nodes join, and give them their share'
+complete -c sluicegate -n '__sluicegate_at "shards"' -a leave -d 'let nodes leave, and share out what they own'
+complete -c sluicegate -n '__sluicegate_at "shards"' -a weights -d 'show what the shards weigh'
+complete -c sluicegate -n '__sluicegate_at "shards"' -a rebalance -d 'balance the shards again, by number or weight'
+complete -c sluicegate -n '__sluicegate_at "shards"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "shards"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "shards"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "shards"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "shards"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "shards show" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "shards show"' -l weights -r -F -d 'what shards weigh: by their state, or a file'
+complete -c sluicegate -n '__sluicegate_at "shards show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "shards show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "shards show"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "shards show"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "shards show"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "shards show"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "shards locate" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "shards locate"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "shards locate"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "shards locate"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "shards locate"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "shards locate"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "shards locate"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "shards join" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l capacity -r -f -d 'their share, in parts [default: 1; x>=1]'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l idempotent -d 'nothing to do, if it is so already'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l max-moves -r -f -d 'move no more shards than this [x>=0]'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l output -r -F -d 'write a new file; leave the target alone'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "shards join"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "shards leave" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l idempotent -d 'nothing to do, if it is so already'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l max-moves -r -f -d 'move no more shards than this [x>=0]'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l output -r -F -d 'write a new file; leave the target alone'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l force -d 'even if no node is left'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "shards leave"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "shards weights" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l weights -r -F -d 'what shards weigh: by their state, or a file'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l limit -r -f -d 'heaviest shards to show [default: 50; x>=1]'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l weights -r -F -d 'what shards weigh: by their state, or a file'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l max-moves -r -f -d 'move no more shards than this [x>=0]'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l max-imbalance -r -f -d 'how far above its share a node may be'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l capacity -r -f -d 'another capacity for a node'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l from-file -r -F -d 'the assignment to install, as it is'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l output -r -F -d 'write a new file; leave the target alone'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l plan-out -r -F -d 'save the plan to a new file instead of applying it'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l expires -r -f -d 'how long the saved plan may be applied; 24h'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "audit" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "audit"' -l sink -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'its file sink\'s directory; else as configured'
-complete -c sluicegate -n '__sluicegate_at "audit"' -l since -r -f -d 'batches planned since, as ISO 8601'
-complete -c sluicegate -n '__sluicegate_at "audit"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l since -r -f -d 'batches or epochs since, as ISO 8601'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l read-data -d 'stream: read every byte of its output'
+complete -c sluicegate -n '__sluicegate_at "audit"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "audit"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "audit"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "audit"' -l json -d 'print one JSON document'
@@ -618,7 +785,10 @@ complete -c sluicegate -n '__sluicegate_at "submit"' -l py-files -r -f -d 'as in
 complete -c sluicegate -n '__sluicegate_at "submit"' -l jars -r -f -d 'as in spark-submit'
 complete -c sluicegate -n '__sluicegate_at "submit"' -l packages -r -f -d 'as in spark-submit'
 complete -c sluicegate -n '__sluicegate_at "submit"' -l spark-submit -r -F -d 'spark-submit to use; else $SPARK_HOME\'s, else pip\'s'
-complete -c sluicegate -n '__sluicegate_at "submit"' -l skip-verify -d 'even if the checkpoint is not sound'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l available-now -d 'stream: end when all that is there is read'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l interval -r -f -d 'stream: from one epoch to the next, such as 10s'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l force -d 'stream: take over from a job that runs'
+complete -c sluicegate -n '__sluicegate_at "submit"' -l skip-verify -d 'even if the checkpoint or chain is not sound'
 complete -c sluicegate -n '__sluicegate_at "submit"' -l writer-gone -d 'you know that the job that wrote last has ended'
 complete -c sluicegate -n '__sluicegate_at "submit"' -l log-dir -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'where the job\'s log goes [default: .]'
 complete -c sluicegate -n '__sluicegate_at "submit"' -s n -l dry-run -d 'only show what would be run'
@@ -630,7 +800,7 @@ complete -c sluicegate -n '__sluicegate_at "submit"' -s h -l help -d 'show this 
 complete -c sluicegate -n '__sluicegate_at "history" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "history"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "history"' -l limit -r -f -d 'newest entries to show [default: 50; x>=1]'
-complete -c sluicegate -n '__sluicegate_at "history"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "history"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "history"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "history"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "history"' -l json -d 'print one JSON document'
@@ -641,7 +811,7 @@ complete -c sluicegate -n '__sluicegate_at "undo"' -l op -r -f -d 'the operation
 complete -c sluicegate -n '__sluicegate_at "undo"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l force -d 'overtake a writer that still runs'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l writer-gone -d 'the job has ended, though files are young'
-complete -c sluicegate -n '__sluicegate_at "undo"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint' -d 'what the target is, instead of detecting it'
+complete -c sluicegate -n '__sluicegate_at "undo"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "undo"' -s n -l dry-run -d 'only show what would be done'
 complete -c sluicegate -n '__sluicegate_at "undo"' -s y -l yes -d 'do not ask'
 complete -c sluicegate -n '__sluicegate_at "undo"' -l reason -r -f -d 'why, for the audit record'

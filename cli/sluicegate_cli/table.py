@@ -13,7 +13,7 @@ GROUPS = {
 
 COMMANDS = {
     "init": "make a home and a commented sluicegate.toml",
-    "demo": "show on this machine that kills lose nothing that was acknowledged",
+    "demo": "show on this machine that killing a job loses nothing",
     "status": "show every named target, or one in depth",
     "explain": "name the cause of a driver log's error and the command to type",
     "checkpoint inspect": "show where a checkpoint stands",
@@ -37,6 +37,7 @@ COMMANDS = {
     "dedup check": "was this stamp seen, and when?",
     "dedup compact": "merge the dedup log; give up what is old",
     "state show": "show keys and bytes of every shard",
+    "state query": "look keys up in the state",
     "state compact": "merge the partials of every shard",
     "shards show": "show the load of every node",
     "shards locate": "which shard and node has this key?",

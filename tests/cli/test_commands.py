@@ -269,14 +269,10 @@ class TestLocksList:
 
 class TestDemo:
     def test_nothing_is_lost(self, sg: Sg) -> None:
-        result = sg("demo", "--kills", "5", "--json")
-        assert result.returncode == 0
+        result = sg("demo", "--kills", "1", "--events", "20000", "--json")
+        assert result.returncode == 0, result.stderr
         outcome = json.loads(result.stdout)
-        assert outcome["kills"] == 5
-        assert outcome["acknowledged"] > 0
-        assert outcome["committed"] >= outcome["acknowledged"]
-        assert (outcome["lost"], outcome["doubled"], outcome["bad_reads"]) == (0, 0, 0)
-        assert outcome["lock_left_held"] is False
-
-    def test_it_says_what_it_does_not_show(self, sg: Sg) -> None:
-        assert "does not have the Spark job yet" in sg("demo", "--kills", "1").stderr
+        assert (outcome["produced"], outcome["kills"]) == (20_000, 1)
+        assert outcome["applied"] == outcome["output_rows"] == 20_000
+        assert outcome["duplicates"] == outcome["retries"] > 0
+        assert (outcome["lost"], outcome["doubled"], outcome["keys_wrong"]) == (0, 0, 0)

@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -25,13 +26,14 @@ from typing import Any
 from sluicegate import codec
 from sluicegate.blobs import Ref
 from sluicegate.chain.link import Kind, Link
-from sluicegate.errors import Corrupt, NotFound, UsageError
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
 from sluicegate.gate.spans import Span, spans, without
 from sluicegate.gate.stream import Stream
 from sluicegate.marker import Marker
-from sluicegate.storage import LocalStorage, Storage, local_root
+from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, local_root
 
 DATA, REJECTS = "data", "rejects"
+PUBLISHED, PENDING = "published", "pending"
 KINDS = (DATA, REJECTS)
 _OWN = "_sluicegate"
 _ATTEMPTS, _STAGED, _TRASH = f"{_OWN}/attempts", f"{_OWN}/staged", f"{_OWN}/trash"
@@ -185,9 +187,25 @@ class Sink:
                     found.setdefault(int(match[1]), set()).add(kind)
         return found
 
-    def local_path(self, link: Link, kind: str) -> Path:
-        """The directory of an epoch's published files."""
-        return self._path(f"{kind}/{name_of(link)}")
+    def standing(self, link: Link, kind: str, file: File, *, read: bool = False) -> str:
+        """Where a file of an epoch is: `published`, `pending`, or what is wrong with it."""
+        place = f"{kind}/{name_of(link)}/{file.name}"
+        found = self._storage.stat(place)
+        if found is None:
+            pending = self._storage.stat(f"{_STAGED}/{link.nonce}/{kind}/{file.name}")
+            return PENDING if pending else "is missing"
+        if found.size != file.size:
+            return f"has {found.size} bytes, not {file.size}"
+        if read and self._digest(place) != file.digest:
+            return "has another content"
+        return PUBLISHED
+
+    def _digest(self, key: str) -> str:
+        digest = blake2b(digest_size=32)
+        with self._storage.open(key) as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+        return digest.hexdigest()
 
     def _publish(self, link: Link) -> None:
         assert link.output
@@ -249,6 +267,19 @@ class Sink:
         path = self._storage.local_path(key)
         assert path is not None
         return path
+
+
+def look_at_sink(stream: Stream, uri: str | None) -> Sink | None:
+    """The sink of a stream, only to be read; None if there is none that is its own."""
+    place = local_root(uri) if uri else stream.storage.local_path("output")
+    assert place is not None
+    storage = ReadOnlyStorage(LocalStorage(place))
+    try:
+        mark = _MARKER.read(storage, make="")
+    except SluicegateError:
+        return None
+    is_own = mark.more.get("stream_id") == stream.chain.head().stream_id
+    return Sink(storage, stream) if is_own else None
 
 
 def open_sink(stream: Stream, uri: str | None) -> Sink:

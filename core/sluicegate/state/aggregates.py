@@ -92,6 +92,21 @@ def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
     return pa.table(columns)
 
 
+def rows(
+    state: Table, aggregates: Sequence[Aggregate], keys: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """State as plain values by key: of some keys, or of all; other state is shown as it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if keys is not None:
+        state = state.filter(pc.is_in(state[KEY], value_set=pa.array(keys, pa.string())))
+    plain = EVENTS not in state.column_names
+    table = state.drop_columns([REPLACES, PRESENT]) if plain else shown(state, aggregates)
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
+
+
 def _check_column(name: str, how: str, column: str, columns: Mapping[str, str]) -> None:
     kind = columns.get(column)
     if kind is None:

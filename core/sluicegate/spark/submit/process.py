@@ -84,7 +84,7 @@ class Launch:
                 start_new_session=True,
                 pass_fds=self.descriptors,
                 # Safe: there are no other threads, and it makes one system call.
-                preexec_fn=_dies_with_parent(),  # noqa: PLW1509
+                preexec_fn=dies_with_parent(),  # noqa: PLW1509
             )
         except OSError as e:
             raise SparkFailed(f"{self.words[0]} could not be started: {e.strerror}") from e
@@ -138,7 +138,7 @@ def _caught_signals() -> Iterator[list[int]]:
             signal.signal(number, before[number])
 
 
-def _dies_with_parent() -> Callable[[], None] | None:
+def dies_with_parent() -> Callable[[], None] | None:
     """Ask the kernel for SIGTERM when this process dies; it lasts through spark-submit's execs."""
     if sys.platform != "linux":
         return None

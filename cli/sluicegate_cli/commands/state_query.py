@@ -1,0 +1,80 @@
+"""`sluicegate state query`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from sluicegate.gate.query import Found, look_up, scan
+from sluicegate_cli.options import AsOption
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.output.view import Cell
+from sluicegate_cli.session import Session
+from sluicegate_cli.streams import stream_of
+
+EXAMPLES = (
+    ("state query clicks alice bob", "what the stream has counted for two keys"),
+    ("state query clicks --link 41 alice", "as it was at link 41"),
+    ("state query clicks --limit 0 --json", "all of it, for a script"),
+)
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="STREAM", help="name or path of the stream")],
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", help="keys to look up; else all of them")
+    ] = None,
+    link: Annotated[int | None, typer.Option(metavar="N", help="at link N; the newest")] = None,
+    shard: Annotated[int | None, typer.Option(metavar="N", help="only this shard")] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=0, help="at most so many keys; 0 for all")
+    ] = 20,
+    as_: AsOption = None,
+) -> None:
+    """Show what a gated stream has counted: its aggregates, by key.
+
+    Only the shards of the keys are read. The values are those of sealed epochs, at the newest link
+    or at an older one that is still kept.
+    """
+    session = Session.of(ctx)
+    stream = stream_of(session.target(target, as_))
+    at = stream.chain.head() if link is None else stream.chain.read(link)
+    if keys:
+        found = look_up(stream, at, keys)
+    else:
+        found = list(islice(scan(stream, at, shard), limit or None))
+    session.sink.show(_view(stream.uri, at.number, found))
+
+
+def _view(uri: str, link: int, found: list[Found]) -> View:
+    names = list(dict.fromkeys(name for each in found for name in each.values or ()))
+    rows: list[tuple[Cell, ...]] = [
+        (each.key, each.shard, *(_cell((each.values or {}).get(name)) for name in names))
+        for each in found
+    ]
+    return View(
+        schema="sluicegate.state.query",
+        document={
+            "stream": uri,
+            "link": link,
+            "keys": [{"key": f.key, "shard": f.shard, "values": _plain(f.values)} for f in found],
+        },
+        tables=[Table(("key", "shard", *names), rows)],
+        lines=[f"At link {link}: {_count(found)}."],
+    )
+
+
+def _count(found: list[Found]) -> str:
+    unknown = [each.key for each in found if each.values is None]
+    return f"{len(found):,} keys" + (f"; never seen: {', '.join(unknown)}" if unknown else "")
+
+
+def _plain(values: dict[str, Any] | None) -> dict[str, Any] | None:
+    return values and {name: _cell(value) for name, value in values.items()}
+
+
+def _cell(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value

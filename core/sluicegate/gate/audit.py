@@ -1,0 +1,173 @@
+"""Did a stream lose or double anything? What its chain and its output prove, epoch by epoch.
+
+Of every epoch: positions moved by as much as was read; what was read was applied, recognised as a
+duplicate or rejected; what was applied is counted; and what it wrote is published, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from shlex import quote
+
+from sluicegate import units
+from sluicegate.chain.link import Kind, Link
+from sluicegate.findings import Finding, Severity, rule
+from sluicegate.gate.output import DATA, KINDS, PENDING, PUBLISHED, Sink, read_output
+from sluicegate.gate.stream import Stream
+from sluicegate.positions import Positions
+
+COUNTS = rule(
+    "SG-AUDIT-COUNTS",
+    Severity.ERROR,
+    "the records of an epoch do not add up",
+    "What an epoch read is not what it applied, recognised as duplicates and rejected, or its "
+    "positions moved by another number. The job that sealed it is not to be trusted.",
+)
+MOVED = rule(
+    "SG-AUDIT-MOVED",
+    Severity.WARNING,
+    "somebody moved the stream",
+    "A reset, rollback, repair or import changed the positions between two epochs. Records that "
+    "were skipped are not in the state; those that are read again are recognised by their stamps.",
+)
+OUTPUT = rule(
+    "SG-AUDIT-OUTPUT",
+    Severity.ERROR,
+    "output of a sealed epoch is missing or changed",
+    "A file that an epoch wrote is not where readers look for it, or is not as it was written. "
+    "Restore it from a backup, or roll the stream back to before the epoch: it then writes again.",
+)
+UNPUBLISHED = rule(
+    "SG-AUDIT-OUTPUT-PENDING",
+    Severity.NOTE,
+    "output of a sealed epoch is not published yet",
+    "The job ended between sealing the epoch and publishing what it wrote. Nothing is lost: the "
+    "next start publishes it.",
+)
+STRAY = rule(
+    "SG-AUDIT-OUTPUT-STRAY",
+    Severity.WARNING,
+    "output is published that is not part of the stream any more",
+    "The stream was rolled back since, and its job has not started yet. Readers still see the "
+    "output of epochs that were given up; the next start withdraws it.",
+)
+NO_SINK = rule(
+    "SG-AUDIT-SINK-MISSING",
+    Severity.ERROR,
+    "the sink of a stream is not there",
+    "The stream has written output, but there is no sink of this stream where the configuration "
+    "says. Its disk may not be mounted, or the path has changed.",
+)
+_COUNTED = ("read", "applied", "duplicates", "rejected", "written")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedEpoch:
+    """One epoch; counts are None if whoever sealed it did not count."""
+
+    link: Link
+    moved: int | None
+    events: int
+    counts: dict[str, int] | None
+
+
+@dataclass(slots=True)
+class StreamAudit:
+    """The epochs looked at, what is wrong with them, and what they come to."""
+
+    epochs: list[AuditedEpoch] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def total(self, name: str) -> int:
+        """A count over all epochs."""
+        return sum((each.counts or {}).get(name, 0) for each in self.epochs)
+
+
+def audit_stream(
+    stream: Stream, sink: Sink | None, since: float = 0.0, *, read_data: bool = False
+) -> StreamAudit:
+    """Audit the epochs sealed at or after a time that are part of the stream."""
+    head = stream.chain.head()
+    first = stream.chain.first(head.floor, head.number, lambda link: link.created_at >= since)
+    result = StreamAudit()
+    before: Link | None = stream.chain.read(first - 1) if first > head.floor else None
+    for number in range(first, head.number + 1):
+        link = stream.chain.read(number)
+        if before is not None and link.kind is Kind.EPOCH and head.includes(number):
+            result.epochs.append(_epoch(stream, before, link, result.findings))
+            result.findings += _output(stream, sink, link, read_data=read_data)
+        elif before is not None and link.positions != before.positions:
+            result.findings.append(_moved(stream, before, link))
+        before = link
+    if sink:
+        result.findings += _strays(stream, sink, head)
+    elif any(each.link.output for each in result.epochs):
+        result.findings.append(NO_SINK.at(stream.uri, "its published output cannot be looked at"))
+    return result
+
+
+def _epoch(stream: Stream, before: Link, link: Link, findings: list[Finding]) -> AuditedEpoch:
+    events = link.sequence - before.sequence
+    known = {n: link.counters.get(n, 0) - before.counters.get(n, 0) for n in _COUNTED}
+    counts = known if "read" in link.counters else None
+    moved = _distance(before.positions, link.positions)
+    place = f"{stream.uri}, link {link.number}"
+    if counts:
+        parts = counts["applied"] + counts["duplicates"] + counts["rejected"]
+        if counts["read"] != parts or counts["applied"] != events:
+            told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+            findings.append(COUNTS.at(place, f"{told}; counted {events:,}"))
+        elif moved is not None and moved != counts["read"]:
+            detail = f"positions moved by {moved:,}, but {counts['read']:,} were read"
+            findings.append(COUNTS.at(place, detail))
+    return AuditedEpoch(link, moved, events, counts)
+
+
+def _distance(start: Positions, end: Positions) -> int | None:
+    """How many records lie between; None if a partition is new, whose beginning is not known."""
+    if any(start.get(each.topic, each.partition) is None for each in end):
+        return None
+    return sum(each.offset - (start.get(each.topic, each.partition) or 0) for each in end)
+
+
+def _output(stream: Stream, sink: Sink | None, link: Link, *, read_data: bool) -> Iterator[Finding]:
+    if link.output is None or sink is None:
+        return
+    output = read_output(stream, link.output)
+    written = link.counters.get("written", 0)
+    if output.rows(DATA) > written:
+        place = f"{stream.uri}, link {link.number}"
+        yield COUNTS.at(place, f"{output.rows(DATA):,} rows are listed, {written:,} were counted")
+    for kind in KINDS:
+        for file in output.files.get(kind, ()):
+            standing = sink.standing(link, kind, file, read=read_data)
+            place = f"{sink.uri}, {kind} of link {link.number}, {file.name}"
+            if standing == PENDING:
+                yield UNPUBLISHED.at(place, "it is staged")
+            elif standing != PUBLISHED:
+                yield OUTPUT.at(
+                    place,
+                    standing,
+                    repair=f"sluicegate checkpoint rollback {quote(stream.uri)} "
+                    f"--to {link.number - 1}",
+                )
+
+
+def _strays(stream: Stream, sink: Sink, head: Link) -> Iterator[Finding]:
+    strays = sorted(n for n in sink.published() if not head.includes(n))
+    if strays:
+        numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
+        repair = f"sluicegate submit {quote(stream.name)}"
+        yield STRAY.at(sink.uri, f"of links {numbers}", repair=repair)
+
+
+def _moved(stream: Stream, before: Link, link: Link) -> Finding:
+    told = []
+    for each in link.positions:
+        was = before.positions.get(each.topic, each.partition)
+        if was is not None and was != each.offset:
+            told.append(f"{each.topic}[{each.partition}] {was} → {each.offset}")
+    when = units.utc(link.created_at)
+    detail = f"{link.kind.value} of {when} by {link.by}: {', '.join(told[:5])}"
+    return MOVED.at(f"{stream.uri}, link {link.number}", detail)
