@@ -76,20 +76,31 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
+def wait_for(log: Log, end: int) -> None:
+    deadline = time.monotonic() + 60
+    while log.end(0) < end:
+        assert time.monotonic() < deadline, f"nobody writes; {log.end(0)} of {end}"
+        time.sleep(0.001)
+
+
 def test_a_reader_beside_writers_that_are_killed(root: Path) -> None:
     """It sees whole records only, in order, and everything that was acknowledged is among them."""
     chance = random.Random(7)
     told = root.parent / "told"
+    log = Log.open(str(root))
     reader = start(READER, root)
     writers = [start(WRITER, root, told) for _ in range(2)]
     try:
         for _ in range(KILLS):
-            time.sleep(0.15 + chance.random() / 5)
+            wait_for(log, log.end(0) + 100)
+            time.sleep(chance.random() / 20)
             doomed = writers.pop(0)
             assert doomed.poll() is None, doomed.communicate()[1]
             doomed.kill()
             doomed.communicate()
             writers.append(start(WRITER, root, told))
+        wait_for(log, log.end(0) + 100)
+        time.sleep(0.1)
         assert reader.poll() is None, reader.communicate()[1]
     finally:
         for process in (*writers, reader):
@@ -97,10 +108,9 @@ def test_a_reader_beside_writers_that_are_killed(root: Path) -> None:
     seen = [int(line) for line in reader.communicate()[0].split()]
     for process in writers:
         process.communicate()
-    assert len(seen) > 10
+    assert len(seen) > 2
     assert seen == sorted(seen)
     acknowledged = [int(line) for line in told.read_text().split()]
-    log = Log.open(str(root))
     assert max(acknowledged) <= log.end(0)
     assert max(seen) <= log.end(0)
     assert len(log.bases(0)) > 2
@@ -118,8 +128,7 @@ def test_producers_take_turns_and_are_killed(root: Path) -> None:
     try:
         for number in range(KILLS):
             wanted = number * total * len(names) // (KILLS + 2)
-            while log.end(0) < wanted:
-                time.sleep(0.001)
+            wait_for(log, wanted)
             name = chance.choice(names)
             running[name].kill()
             _, errors = running[name].communicate()

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sluicegate.errors import Fenced, Locked, NotFound, StorageFailed, UsageError
 from sluicegate.log.log import Log
 from sluicegate.log.segment import MAX_RECORD
-from sluicegate.log.tail import LogWriterStopped
+from sluicegate.log.tail import LogWriterStopped, Tail
 from sluicegate.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.faults import Aftermath, Disk, Killed, cut_points
@@ -250,34 +250,48 @@ def test_killed_at_every_call(
     assert cuts > 20
 
 
+@pytest.mark.parametrize("call", ["fsync file", "fsync directory"])
+@pytest.mark.parametrize("opens", [True, False])
 def test_what_a_dead_writer_did_not_fsync_is_built_on_only_when_it_is_durable(
-    scratch: Path,
+    scratch: Path, call: str, opens: bool
 ) -> None:
-    """A writer dies before its fsync, another appends behind it: both survive, or neither."""
+    """A writer dies before an fsync, another appends behind it and is told that this is durable.
+
+    The other one opens the log only then, or had it open and gets its turn.
+    """
 
     def twice(storage: LocalStorage) -> None:
-        armed = True
+        log = Log.open(_log(storage))
+        disk = storage._calls._disk  # type: ignore[attr-defined]
+        second = Tail(log, 0, SMALL, storage._calls)
+        if not opens:
+            second.refresh()
 
-        def die(_at: int, call: str) -> None:
-            if armed and call == "fsync file":
+        named = call == "fsync file"
+
+        def die(_at: int, made: str) -> None:
+            nonlocal named
+            # The name of a segment is what the directory's fsync is for.
+            named |= made.startswith("link")
+            if named and made == call:
                 raise Killed
 
-        disk = storage._calls._disk  # type: ignore[attr-defined]
-        with LogWriter(_log(storage), segment_bytes=SMALL) as writer:
-            writer._tail._calls = disk.process(die)
-            with pytest.raises(Killed):
-                writer.append(lines(12, 1))
-        armed = False
-        roll_behind(storage)
-
-    def roll_behind(storage: LocalStorage) -> None:
-        with LogWriter(_log(storage), segment_bytes=SMALL, calls=storage._calls) as writer:
-            writer.append(lines(13, 3))
+        first = Tail(log, 0, SMALL if call == "fsync directory" else 10**6, None)
+        first.refresh()
+        first._calls = disk.process(die)
+        first._storage = LocalStorage(Path(log.uri), calls=first._calls)
+        with pytest.raises(Killed):
+            first.append(lines(12, 4))
+        second.refresh()
+        second.append(lines(second.end, 20 - second.end))
+        second.close()
 
     for cut in cut_points(scratch, prepare, twice, (Aftermath.POWER_LOSS, Aftermath.TORN)):
         forget()
+        log = Log.open(f"{cut.root}/log")
         try:
-            check_appended(f"{cut.root}/log", cut.acknowledged)
+            assert held(log) == lines(0, log.end(0))
+            assert log.end(0) == 20 or not cut.acknowledged
         except Exception as e:
             e.add_note(str(cut))
             raise
