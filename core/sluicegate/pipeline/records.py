@@ -1,8 +1,8 @@
 """Records: lines of JSON as columns, and what is wrong with those that cannot be.
 
 Arrow's parser takes a whole piece at once and refuses all of it for one bad line, so a piece with
-bad lines is halved until they stand alone. Every line that is given to it begins with a brace:
-then as many rows as lines means one row for each line.
+bad lines is halved until they stand alone. Every line that is given to it begins and ends with a
+brace, so no object goes on in the next line: then as many rows as lines means one row for each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ REJECTS = pa.schema(
         (REASON, pa.string()),
     ]
 )
-_BRACE, _NEWLINE = ord("{"), ord("\n")
+_OPEN, _CLOSE, _RETURN, _NEWLINE = b"{}\r\n"
+_SPACE = b" \t\r"
 _LONGEST_REASON = 200
 
 
@@ -65,15 +66,23 @@ class Records:
 
 def parse(data: bytes, partition: int, first: int, shape: Shape) -> Records:
     """The records in whole lines; the first one has the offset `first`."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+    octets = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(octets == _NEWLINE) + 1
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     reader = _Reader(data, starts, ends, shape.schema)
-    odd = np.frombuffer(data, np.uint8)[starts] != _BRACE
+    odd = (octets[starts] != _OPEN) | (octets[_last(octets, starts, ends)] != _CLOSE)
     if odd.any():
         reader.read_parts(np.flatnonzero(odd))
     else:
         reader.read(0, len(starts))
     return _sorted_out(reader, partition, first, shape)
+
+
+def _last(octets: Column, starts: Column, ends: Column) -> Column:
+    """Where the last character of each line is; a carriage return before its end is none."""
+    last = np.maximum(ends - 2, starts)
+    found: Column = last - (octets[last] == _RETURN)
+    return found
 
 
 class _Reader:
@@ -92,7 +101,7 @@ class _Reader:
         return bytes(self._data[self._starts[number] : self._ends[number] - 1])
 
     def read_parts(self, odd: Column) -> None:
-        """Read what lies between lines that do not begin with a brace, and judge those alone."""
+        """Read what lies between lines that are not as usual, and judge those alone."""
         begin = 0
         for number in odd.tolist():
             self.read(begin, number)
@@ -101,7 +110,7 @@ class _Reader:
         self.read(begin, len(self._starts))
 
     def read(self, begin: int, end: int) -> None:
-        """Read lines that all begin with a brace."""
+        """Read lines that all begin and end with a brace."""
         if begin == end:
             return
         table, error = self._try(self._data[self._starts[begin] : self._ends[end - 1]], end - begin)
@@ -116,7 +125,7 @@ class _Reader:
             self.read(middle, end)
 
     def _read_alone(self, number: int) -> None:
-        stripped = self.line(number).strip()
+        stripped = self.line(number).strip(_SPACE)
         if not stripped.startswith(b"{"):
             self.bad.append((number, "it is not a JSON object"))
             return
@@ -130,19 +139,27 @@ class _Reader:
     def _try(self, data: memoryview, count: int) -> tuple[pa.Table | None, str]:
         options = pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore")
         try:
+            # Arrow's parser leaves it to others whether texts are valid.
+            _as_text(data).validate(full=True)
             table = pj.read_json(
                 pa.BufferReader(pa.py_buffer(data)),
                 # One block, so that a line is never too long for it.
                 read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
                 parse_options=options,
             )
-        except (pa.ArrowException, UnicodeDecodeError) as e:
+        except pa.ArrowException as e:
             return None, str(e)[:_LONGEST_REASON]
         if table.num_rows != count:
             return None, "it is more than one JSON object"
         if not len(self._schema):
             table = pa.table({VALUE: pa.nulls(count)})
         return table, ""
+
+
+def _as_text(data: memoryview) -> pa.Array:
+    """All of it as one text, not copied."""
+    ends = pa.py_buffer(np.array([0, len(data)], np.int64))
+    return pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(data)])
 
 
 def _sorted_out(reader: _Reader, partition: int, first: int, shape: Shape) -> Records:
@@ -155,8 +172,9 @@ def _sorted_out(reader: _Reader, partition: int, first: int, shape: Shape) -> Re
         wrong = np.flatnonzero(faults)
         bad += [(int(lines[n]), _WHY[int(faults[n])]) for n in wrong.tolist()]
         rows, lines = rows.filter(pa.array(faults == 0)), lines[faults == 0]
-    placed = rows.append_column(PARTITION, pa.array(np.full(len(lines), partition, np.int32)))
-    placed = placed.append_column(OFFSET, pa.array(lines + first))
+    # Not appended to the rows: without any columns those are none.
+    place = [pa.array(np.full(len(lines), partition, np.int32)), pa.array(lines + first)]
+    placed = pa.table([*rows.columns, *place], schema=shape.rows)
     return Records(placed.combine_chunks(), _rejects(reader, bad, partition, first))
 
 
@@ -175,11 +193,12 @@ def _rejects(
     )
 
 
-_NO_KEY, _NO_STAMP, _BAD_STAMP = 1, 2, 3
+_NO_KEY, _NO_STAMP, _BAD_STAMP, _BAD_NUMBER = 1, 2, 3, 4
 _WHY = {
     _NO_KEY: "it has no key",
     _NO_STAMP: "it has no stamp",
     _BAD_STAMP: "its stamp is out of range",
+    _BAD_NUMBER: "it has a number that is not finite",
 }
 
 
@@ -187,10 +206,12 @@ def _faults(rows: pa.Table, shape: Shape) -> Column | None:
     """What each record lacks; None if none lacks anything."""
     needed = [*([shape.key] if shape.key else []), *shape.stamp]
     missing = any(rows[name].null_count for name in needed)
-    if not missing and not _out_of_range(rows, shape).any():
+    wrong, endless = _out_of_range(rows, shape), _not_finite(rows)
+    if not missing and not wrong.any() and not endless.any():
         return None
     faults = np.zeros(rows.num_rows, np.uint8)
-    faults[_out_of_range(rows, shape)] = _BAD_STAMP
+    faults[endless] = _BAD_NUMBER
+    faults[wrong] = _BAD_STAMP
     for name in shape.stamp:
         faults[_null(rows, name)] = _NO_STAMP
     if shape.key:
@@ -213,6 +234,15 @@ def _out_of_range(rows: pa.Table, shape: Shape) -> Column:
     wrong = np.zeros(rows.num_rows, bool)
     for check in checks:
         wrong |= pc.fill_null(check, False).to_numpy()
+    return wrong
+
+
+def _not_finite(rows: pa.Table) -> Column:
+    """Which records have a number that JSON does not know; one of them would spoil every sum."""
+    wrong = np.zeros(rows.num_rows, bool)
+    for column in rows.columns:
+        if pa.types.is_floating(column.type):
+            wrong |= ~pc.fill_null(pc.is_finite(column), True).to_numpy()
     return wrong
 
 
