@@ -167,7 +167,7 @@ class TestSignals:
 
 
 def _writers(root: Path) -> list[str]:
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    listing = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
     return [line for line in listing.stdout.splitlines() if f"sluicegate.demo {root}" in line]
 
 
