@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from shlex import quote
 
 from sluicegate.config import Config, NamedStream, NamedTarget
 from sluicegate.errors import (
@@ -142,6 +143,12 @@ def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None
     if isinstance(named, NamedTarget) and named.role == "offsets" and not _holds_anything(uri):
         # A disk that is not mounted; as a store it is refused with the right words.
         return Target(word, uri, TargetKind.OFFSET_STORE, "configured as offsets", configured)
+    if isinstance(named, NamedStream) and not _exists(uri):
+        raise NotFound(
+            f"the stream {word} has not begun: {uri} does not exist",
+            hint=f"begin it with: sluicegate init --stream {quote(word)}",
+            place=uri,
+        )
     return Target(word, uri, *detect(uri), configured)
 
 
