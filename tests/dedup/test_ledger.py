@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy as np
@@ -181,6 +182,34 @@ class TestBatches:
             judged = kept.insert(Stamps.of(column, [0, 0, 0], [1, 1, 1]))
             assert judged.verdicts.tolist() == [FRESH, FRESH, DUPLICATE]
             assert kept.keys == 2, "a name that no row has is no producer"
+
+    def test_a_dictionary_that_says_a_name_twice(self) -> None:
+        twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["a", "a", "b"]))
+        kept = Ledger()
+        judged = kept.insert(Stamps.of(twice, [0, 0, 0], [1, 1, 1]))
+        assert judged.verdicts.tolist() == [FRESH, DUPLICATE, FRESH]
+        assert kept.keys == 2
+
+    def test_a_dictionary_with_a_name_that_is_none(self) -> None:
+        names = pa.array(["a", None])
+        for rows, valid in (([0, 0], True), ([0, 1], False)):
+            column = pa.DictionaryArray.from_arrays(pa.array(rows), names)
+            with nullcontext() if valid else pytest.raises(StampInvalid):
+                Stamps.of(column, [0, 0], [1, 2])
+
+    @given(batches, some.data())
+    def test_an_order_is_as_if_they_had_come_so(
+        self, batch: list[Row], data: some.DataObject
+    ) -> None:
+        order = np.array(
+            data.draw(some.lists(some.integers(0, 5), min_size=len(batch), max_size=len(batch))),
+            np.int64,
+        )
+        sooner = np.argsort(order, kind="stable")
+        expected = np.empty(len(batch), np.uint8)
+        expected[sooner] = Ledger().insert(stamps([batch[i] for i in sooner])).verdicts
+        assert Ledger().insert(stamps(batch), order=order).verdicts.tolist() == expected.tolist()
+        assert Ledger().check(stamps(batch), order=order).tolist() == expected.tolist()
 
 
 class TestStamp:

@@ -1,7 +1,7 @@
-"""A batch of numbered events: sorted, with its repetitions found and its runs of numbers.
+"""A batch of numbered events: its repetitions found, and its runs of numbers.
 
-Key, number and row are packed into one integer where they fit, so that values are sorted and not
-indexes; what mostly arrived in order is only merged.
+Events whose numbers lie close together per key, which is what counters give, are put into a table
+of all that there could be; nothing is sorted. Others are sorted, see `packed`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluicegate.dedup import intervals
+from sluicegate.dedup import packed
 from sluicegate.dedup.intervals import Intervals
-from sluicegate.dedup.sorting import LARGE, ascending, merged
+from sluicegate.dedup.keys import Coded
+from sluicegate.dedup.packed import Found
 from sluicegate.dedup.stamp import Column
 
-_RADIX = 1 << 16
+# A table may have so many times as many places as there are rows.
+_SPARSE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +33,7 @@ class Points:
 class Batch:
     """The distinct (key, number) of a batch ascending, as runs; and where each came from."""
 
-    keys: Column  # of all rows, as they came
+    coded: Coded
     numbers: Column
     runs: Intervals
     starts: Column  # where each run begins among the distinct ones
@@ -39,24 +41,15 @@ class Batch:
     repeated: Column  # rows that say again what another row says
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.numbers)
 
     @classmethod
-    def of(cls, keys: Column, numbers: Column, order: Column | None = None) -> Batch:
+    def of(cls, coded: Coded, numbers: Column, order: Column | None = None) -> Batch:
         """From rows as they came; of equal ones the first counts, or the smallest in `order`."""
-        if order is not None:
-            sooner = np.argsort(order, kind="stable")
-            found = cls.of(keys[sooner], numbers[sooner])
-            rows, repeated = sooner[found.rows], sooner[found.repeated]
-            return cls(keys, numbers, found.runs, found.starts, rows, repeated)
-        low, high = int(numbers.min()), int(numbers.max())
-        # Room for one more, so that the last number of a key and the first of the next never
-        # touch.
-        bits = (high - low + 2).bit_length()
-        row_bits = max(len(keys) - 1, 1).bit_length()
-        if int(keys.max()).bit_length() + bits + row_bits > 64:
-            return cls(keys, numbers, *_unpacked(keys, numbers))
-        return cls(keys, numbers, *_packed(keys, numbers, low, bits, row_bits))
+        found = _from_table(coded, numbers, order)
+        if found is None:
+            found = packed.found(coded.by_row(), numbers, order)
+        return cls(coded, numbers, *found)
 
     def points_of(self, chosen: Column) -> Points:
         """The events of some runs one by one; of repeated ones the one that counts."""
@@ -70,65 +63,58 @@ class Batch:
         return Points(np.repeat(runs.keys, counts), numbers, rows)
 
 
-def _packed(
-    keys: Column, numbers: Column, low: int, bits: int, row_bits: int
-) -> tuple[Intervals, Column, Column, Column]:
-    """Runs, their starts, the rows of distinct events, the rows of repeated ones."""
-    packed = keys.astype(np.uint64)
-    packed <<= np.uint64(bits)
-    packed |= (numbers - low if low else numbers).view(np.uint64)
-    packed <<= np.uint64(row_bits)
-    packed |= np.arange(len(keys), dtype=np.uint64)
-    packed = _sorted(packed, keys)
-    rows = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
-    packed >>= np.uint64(row_bits)
-    distinct = np.empty(len(packed), bool)
-    distinct[0] = True
-    np.not_equal(packed[1:], packed[:-1], out=distinct[1:])
-    repeated = rows[~distinct]
-    if len(repeated):
-        packed, rows = packed[distinct], rows[distinct]
-    begins = np.empty(len(packed), bool)
-    begins[0] = True
-    np.not_equal(packed[1:], packed[:-1] + np.uint64(1), out=begins[1:])
-    starts = np.flatnonzero(begins)
-    at, until = packed[starts], packed[np.append(starts[1:], len(packed)) - 1]
-    mask, base = np.uint64((1 << bits) - 1), np.uint64(low)
+def _from_table(coded: Coded, numbers: Column, order: Column | None) -> Found | None:
+    """The same by a table with a place for every number a key may have; None if that is too large.
+
+    The places of a key lie together, lowest number first, and one that stays free is between keys.
+    """
+    most = _SPARSE * len(numbers)
+    if len(coded.keys) > most:
+        return None
+    codes = coded.codes.astype(np.int64, copy=False)
+    low = np.full(len(coded.keys), np.iinfo(np.int64).max)
+    high = np.full(len(coded.keys), -1)
+    np.minimum.at(low, codes, numbers)
+    np.maximum.at(high, codes, numbers)
+    used = np.flatnonzero(high >= 0)
+    used = used[np.argsort(coded.keys[used])]
+    low, widths = low[used], high[used] - low[used]
+    if int(widths.max()) > most or int(widths.sum()) > most:
+        return None
+    ends = np.cumsum(widths + 2)
+    begins = ends - widths - 1
+    shift = np.zeros(len(coded.keys), np.int64)
+    shift[used] = begins - low
+    places = numbers + shift.take(codes)
+    table, repeated = _filled(places, int(ends[-1]) + 1, order)
+    there = table >= 0
+    edges = np.flatnonzero(there[1:] != there[:-1]) + 1
+    first, end = edges[0::2], edges[1::2]
+    key = np.searchsorted(begins, first, side="right") - 1
+    base = low[key].view(np.uint64) - begins[key].view(np.uint64)
+    lengths = end - first
     runs = Intervals(
-        (at >> np.uint64(bits)).astype(np.int64),
-        (at & mask) + base,
-        (until & mask) + base + np.uint64(1),
-        np.zeros(len(starts), np.int64),
+        coded.keys[used[key]],
+        first.view(np.uint64) + base,
+        end.view(np.uint64) + base,
+        np.zeros(len(first), np.int64),
     )
-    return runs, starts, rows, repeated
+    return runs, np.cumsum(lengths) - lengths, table[there], repeated
 
 
-def _sorted(packed: Column, keys: Column) -> Column:
-    """The same values ascending."""
-    if len(packed) > LARGE:
-        # Not worth a look for order: what arrived in order comes in smaller pieces.
-        return ascending(packed)
-    if int(keys.max()) < _RADIX:
-        # Sixteen bits are sorted by radix, which keeps what arrived in order.
-        packed = packed[np.argsort(keys.astype(np.uint16), kind="stable")]
-    late = packed < np.maximum.accumulate(packed)
-    count = int(np.count_nonzero(late))
-    if count == 0:
-        return packed
-    if count > len(packed) // 4:
-        return np.sort(packed)
-    return merged([packed[~late], np.sort(packed[late])])
-
-
-def _unpacked(keys: Column, numbers: Column) -> tuple[Intervals, Column, Column, Column]:
-    """The same for numbers too far apart to be packed: slower, and no counter needs it."""
-    rows = np.lexsort((numbers, keys))
-    by_key, ascending = keys[rows], numbers[rows].astype(np.uint64)
-    distinct = np.ones(len(rows), bool)
-    distinct[1:] = (ascending[1:] != ascending[:-1]) | (by_key[1:] != by_key[:-1])
-    by_key, ascending = by_key[distinct], ascending[distinct]
-    begins = np.ones(len(by_key), bool)
-    begins[1:] = (ascending[1:] != ascending[:-1] + np.uint64(1)) | (by_key[1:] != by_key[:-1])
-    starts = np.flatnonzero(begins)
-    runs = intervals.from_points(by_key, ascending)
-    return runs, starts, rows[distinct], rows[~distinct]
+def _filled(places: Column, room: int, order: Column | None) -> tuple[Column, Column]:
+    """The row that counts for every place, -1 where there is none; and the rows that do not."""
+    kind = np.int32 if len(places) < 1 << 31 else np.int64
+    rows = np.arange(len(places), dtype=kind)
+    table = np.full(room, -1, kind)
+    # Backwards: of several rows for one place the one that is written last stays.
+    table[places[::-1]] = rows[::-1]
+    repeated = np.flatnonzero(table.take(places) != rows)
+    if order is None or not len(repeated):
+        return table, repeated
+    several = np.zeros(room, bool)
+    several[places[repeated]] = True
+    chosen = np.flatnonzero(several[places])
+    chosen = chosen[np.argsort(order[chosen], kind="stable")][::-1]
+    table[places[chosen]] = chosen
+    return table, np.flatnonzero(table.take(places) != rows)

@@ -134,7 +134,7 @@ class Lookup:
     """A set made ready to be asked often."""
 
     def __init__(self, within: Intervals) -> None:
-        self._within = within
+        self.within = within
         if not len(within):
             return
         # Whatever lies above all that is in the set is asked for as if it lay just above.
@@ -147,7 +147,7 @@ class Lookup:
 
     def overlapping(self, runs: Intervals) -> Column:
         """Of every run whether any of its numbers is in the set."""
-        if not len(self._within) or not len(runs):
+        if not len(self.within) or not len(runs):
             return np.zeros(len(runs), bool)
         # The last interval that begins before the run ends; it overlaps if it ends after its start.
         end = self._encoded(runs.keys, runs.end, "left")
@@ -158,7 +158,7 @@ class Lookup:
 
     def contains(self, keys: Column, numbers: Column) -> Column:
         """Of every point whether it is in the set."""
-        if not len(self._within) or not len(keys):
+        if not len(self.within) or not len(keys):
             return np.zeros(len(keys), bool)
         points = self._encoded(keys, numbers, "right")
         at = np.searchsorted(self._first, points, side="right") - 1

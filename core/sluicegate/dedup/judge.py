@@ -74,23 +74,28 @@ class Judge:
         """
         if not len(stamps):
             return np.empty(0, np.uint8), intervals.nothing()
+        if order is not None and bool((order[1:] >= order[:-1]).all()):
+            order = None
         verdicts = []
-        recent = intervals.nothing()
+        recent: list[Lookup] = []
         for batch in self._batches(stamps, order):
-            judged, new = self._judge(batch, [*self.seen, Lookup(recent)])
-            recent = intervals.union([recent, new])
+            judged, new = self._judge(batch, [*self.seen, *recent])
             verdicts.append(judged)
-        return np.concatenate(verdicts), recent
+            # Small sets are united before they meet large ones, so that each is copied rarely.
+            while recent and len(recent[-1].within) <= 2 * len(new):
+                new = intervals.union([recent.pop().within, new])
+            recent.append(Lookup(new))
+        return np.concatenate(verdicts), intervals.union([each.within for each in recent])
 
     def check(self, stamps: Stamps, order: Column | None) -> Column:
         """The verdict on every stamp."""
         if not len(stamps):
             return np.empty(0, np.uint8)
-        keys = self.keys.find(stamps)
-        if (keys < 0).any():
-            # Unknown, but it may repeat within the batch: numbers above all keys tell them apart.
-            keys = np.where(keys < 0, len(self.keys) + Keys().add(stamps), keys)
-        return self._judge(Batch.of(keys, stamps.sequences, order), self.seen)[0]
+        coded = self.keys.coded(stamps, add=False)
+        unknown = np.flatnonzero(coded.keys < 0)
+        # They may repeat within the batch: numbers above all keys tell them apart.
+        coded.keys[unknown] = len(self.keys) + np.arange(len(unknown))
+        return self._judge(Batch.of(coded, stamps.sequences, order), self.seen)[0]
 
     def _batches(self, stamps: Stamps, order: Column | None) -> Iterator[Batch]:
         """The stamps sorted: in pieces, beside each other, if they arrived mostly in order."""
@@ -107,7 +112,7 @@ class Judge:
             yield from pool.map(self._batch, pieces[1:])
 
     def _batch(self, stamps: Stamps, order: Column | None = None) -> Batch:
-        return Batch.of(self.keys.add(stamps), stamps.sequences, order)
+        return Batch.of(self.keys.coded(stamps, add=True), stamps.sequences, order)
 
     def _judge(self, batch: Batch, known: Sequence[Lookup]) -> tuple[Column, Intervals]:
         """The verdict on every row, and what is fresh.
@@ -117,19 +122,25 @@ class Judge:
         verdicts = np.zeros(len(batch), np.uint8)
         verdicts[batch.repeated] = DUPLICATE
         runs = batch.runs
-        touched = np.logical_or.reduce([each.overlapping(runs) for each in known])
+        touched = np.zeros(len(runs), bool)
+        asked = []
+        for each in known:
+            overlapping = each.overlapping(runs)
+            if overlapping.any():
+                touched |= overlapping
+                asked.append(each)
         if self.floors.any:
             touched |= runs.first < self.floors.at(runs.keys)
         if not touched.any():
             return verdicts, runs
         points = batch.points_of(np.flatnonzero(touched))
         verdict = np.zeros(len(points.rows), np.uint8)
-        for each in known:
+        for each in asked:
             verdict[each.contains(points.keys, points.numbers)] = DUPLICATE
         verdicts[points.rows] = verdict
         if self.floors.any:
             # Whether it was seen is not known any more below a floor; that goes before all else.
-            verdicts[batch.numbers.view(np.uint64) < self.floors.at(batch.keys)] = EXPIRED
+            verdicts[batch.numbers.view(np.uint64) < self.floors.at(batch.coded.by_row())] = EXPIRED
             verdict = verdicts[points.rows]
         left = verdict == FRESH
         fresh = intervals.from_points(points.keys[left], points.numbers[left])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
@@ -14,6 +15,18 @@ _UNKNOWN = np.int64(-1)
 _ROOMY = 1 << 20
 # So many names are looked through faster than they are sorted for many questions.
 _FEW = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """Of every row a small code, and the key of each code: no two have the same; -1 for none."""
+
+    codes: Column
+    keys: Column
+
+    def by_row(self) -> Column:
+        """The key of every row."""
+        return self.keys[self.codes]
 
 
 class Keys:
@@ -75,15 +88,16 @@ class Keys:
 
     def find(self, stamps: Stamps) -> Column:
         """The key of every stamp; -1 if it has none."""
-        return self._resolve(stamps, add=False)
+        return self.coded(stamps, add=False).by_row()
 
     def add(self, stamps: Stamps) -> Column:
         """The key of every stamp; those that have none get one."""
-        return self._resolve(stamps, add=True)
+        return self.coded(stamps, add=True).by_row()
 
-    def _resolve(self, stamps: Stamps, *, add: bool) -> Column:
+    def coded(self, stamps: Stamps, *, add: bool) -> Coded:
+        """The same for whoever needs few keys and many codes."""
         if not len(stamps):
-            return np.empty(0, np.int64)
+            return Coded(np.empty(0, np.int64), np.empty(0, np.int64))
         # A dictionary that was just made has no names that do not occur; a given one may.
         all_occur = stamps is not (stamps := stamps.encoded())
         codes = stamps.producers.indices.to_numpy(zero_copy_only=False)
@@ -97,11 +111,9 @@ class Keys:
         with self._lock:
             ids = self._keys_of(names, cells // places, cells % places, add=add)
         if table is None:
-            found: Column = ids[np.searchsorted(cells, cell)]
-        else:
-            table[cells] = ids
-            found = table.take(cell)
-        return found
+            return Coded(np.searchsorted(cells, cell), ids)
+        table[cells] = ids
+        return Coded(cell, table)
 
     def _keys_of(self, names: Texts, used: Column, partitions: Column, *, add: bool) -> Column:
         """The key of each name that is used, with its partition; new ones are appended, or -1."""
@@ -196,4 +208,4 @@ def _distinct(cell: Column, room: int, *, all_occur: bool) -> tuple[Column, Colu
     # A table of all that could be is cheaper than sorting all that are.
     there = np.zeros(room, bool)
     there[cell] = True
-    return np.flatnonzero(there), np.empty(room, np.int64)
+    return np.flatnonzero(there), np.full(room, _UNKNOWN)

@@ -80,6 +80,11 @@ class Stamps:
             producers = producers.combine_chunks()
         if not isinstance(producers, pa.Array):
             producers = pa.array(producers, pa.string())
+        if pa.types.is_dictionary(producers.type):
+            names = producers.dictionary
+            if names.null_count or len(names.unique()) < len(names):
+                # Arrow allows both; here a name is a number and a number a name.
+                producers = producers.dictionary_decode()
         part = np.asarray(partitions, dtype=np.int64)
         seq = np.asarray(sequences, dtype=np.int64)
         if not len(producers) == len(part) == len(seq):
