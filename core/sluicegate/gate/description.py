@@ -44,14 +44,17 @@ def describe(stream: NamedStream) -> Description:
     """The job that a table describes, or `ConfigInvalid` with the key that is wrong."""
     where = f"streams.{stream.name}"
     columns = dict(stream.columns)
-    for name, kind in columns.items():
-        _check(f"{where}.columns", name, kind)
     for name, kind in zip(stream.stamp, _STAMP, strict=False):
         _give(columns, name, kind, f"{where}.stamp")
+    if len(set(stream.stamp)) != len(stream.stamp):
+        raise ConfigInvalid(f"{where}.stamp names a column twice: {', '.join(stream.stamp)}")
     if stream.key:
         _give(columns, stream.key, "string", f"{where}.key")
     elif stream.aggregates:
         raise ConfigInvalid(f"{where} has aggregates, but no key to keep them by")
+    for name, kind in columns.items():
+        _check(where, name, kind)
+    _refuse_alike(where, columns)
     return Description(
         columns=columns,
         stamp=stream.stamp,
@@ -65,12 +68,21 @@ def describe(stream: NamedStream) -> Description:
 
 def _check(where: str, name: str, kind: str) -> None:
     if kind not in TYPES:
-        raise ConfigInvalid(f"{where}.{name} = {kind!r} is none of: {', '.join(TYPES)}")
+        raise ConfigInvalid(f"{where}.columns.{name} = {kind!r} is none of: {', '.join(TYPES)}")
     if name.startswith("_"):
         raise ConfigInvalid(
             f"{where}: {name!r} begins with an underscore, which is for columns that are added",
-            hint="leave it out: columns that are not named are passed over",
+            hint="call it otherwise; columns that are not named are passed over",
         )
+
+
+def _refuse_alike(where: str, columns: Mapping[str, str]) -> None:
+    """Refuse names that differ in case only: Spark takes them for one."""
+    known: dict[str, str] = {}
+    for name in columns:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise ConfigInvalid(f"{where}: to Spark, {other!r} and {name!r} are the same column")
 
 
 def _give(columns: dict[str, str], name: str, kind: str, where: str) -> None:

@@ -49,6 +49,9 @@ class Folding:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._schema = columns(work)
+        # By number: a column may be called like what is computed of another one.
+        wanted = dict.fromkeys([work.shape.key or "", *(v.column for v in work.values)])
+        self._names = {name: f"column_{number}" for number, name in enumerate(wanted)}
         self._waiting: list[pa.Table] = []
         self._rows = 0
         self._folded: list[pa.Table] = []
@@ -58,8 +61,7 @@ class Folding:
         """Take fresh events."""
         if not self._work.shape.key:
             return
-        wanted = dict.fromkeys([self._work.shape.key, *(v.column for v in self._work.values)])
-        self._waiting.append(rows.select(list(wanted)))
+        self._waiting.append(rows.select(list(self._names)).rename_columns([*self._names.values()]))
         self._rows += rows.num_rows
         if self._rows >= _AT_ONCE:
             self._fold()
@@ -93,13 +95,13 @@ class Folding:
         if not self._waiting:
             return
         rows = pa.concat_tables(self._waiting)
-        assert self._work.shape.key
+        each = [(self._names[v.column], v.how) for v in self._work.values]
         # An average and a sum of one column are computed once.
-        each = dict.fromkeys((v.column, v.how) for v in self._work.values)
-        wanted = [([], "count_all"), *each]
-        grouped = rows.group_by(self._work.shape.key, use_threads=False).aggregate(wanted)
-        names = ["count_all", *(f"{v.column}_{v.how}" for v in self._work.values)]
-        chosen = [grouped[self._work.shape.key], *(grouped[name] for name in names)]
+        wanted = [([], "count_all"), *dict.fromkeys(each)]
+        key = rows.column_names[0]
+        grouped = rows.group_by(key, use_threads=False).aggregate(wanted)
+        names = [key, "count_all", *(f"{column}_{how}" for column, how in each)]
+        chosen = [grouped[name] for name in names]
         fields = [KEY, EVENTS, *(_column(n) for n in range(len(self._work.values)))]
         schema = pa.schema([self._schema.field(name) for name in fields])
         self._folded.append(pa.table(chosen, names=fields).cast(schema))

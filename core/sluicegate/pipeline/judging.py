@@ -6,6 +6,7 @@ works on a fork of it, so a repeated attempt gives the same answer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,7 +104,9 @@ class Judging:
         return Stamps.of(names, rows[PARTITION], rows[OFFSET])
 
     def _expired(self, rows: pa.Table) -> pa.Table:
-        texts = [str(row).encode() for row in rows.drop_columns([PARTITION, OFFSET]).to_pylist()]
+        plain = rows.drop_columns([PARTITION, OFFSET]).to_pylist()
+        # As far as it was read: columns that are not named are not here any more.
+        texts = [json.dumps(row, ensure_ascii=False).encode() for row in plain]
         columns = {
             PARTITION: rows[PARTITION],
             OFFSET: rows[OFFSET],

@@ -29,7 +29,8 @@ from sluicegate.pipeline.work import Slice, Work
 from sluicegate.shards.routing import shards_of
 
 Batches = Iterator[pa.RecordBatch]
-HOME = "home"
+# No column of a record begins with an underscore.
+HOME = "_home"
 
 
 def judge_slices(work: Work, numbers: Batches) -> Batches:

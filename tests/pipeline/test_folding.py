@@ -1,0 +1,196 @@
+"""Tasks that fold: what goes through judging, shuffling and merging is what dictionaries say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluicegate.config import NamedStream
+from sluicegate.errors import ConfigInvalid
+from sluicegate.gate.description import describe
+from sluicegate.pipeline import folding
+from sluicegate.shards.routing import shard_of
+from tests.pipeline.truth import Table, aggregated, same
+from tests.pipeline.works import folded, judge, parsed, state_of, work_of
+
+TABLE = Table(
+    columns={"price": "long", "rate": "double", "city": "string", "paid": "boolean"},
+    stamp=(),
+    key="user",
+    aggregates={
+        "n": "count",
+        "spent": "sum(price)",
+        "mean": "avg(price)",
+        "least": "min(price)",
+        "most": "max(price)",
+        "rates": "sum(rate)",
+        "rate": "avg(rate)",
+        "low": "min(rate)",
+        "first": "min(city)",
+        "last": "max(city)",
+        "all_paid": "min(paid)",
+        "name": "max(user)",
+    },
+)
+rows = st.fixed_dictionaries(
+    {
+        "user": st.sampled_from(["ann", "bob", "", "ü", "a/b"]),
+        "price": st.none() | st.integers(-(2**40), 2**40),
+        "rate": st.none() | st.floats(-1e6, 1e6, width=32),
+        "city": st.none() | st.text(max_size=3),
+        "paid": st.none() | st.booleans(),
+    }
+)
+epochs = st.lists(st.lists(st.lists(rows, min_size=1), min_size=1, max_size=3), max_size=3)
+
+
+@settings(max_examples=40)
+@given(epochs, st.integers(1, 5), st.integers(1, 3))
+def test_as_dictionaries_say(given: list[list[list[Any]]], shards: int, tasks: int) -> None:
+    """Several epochs, each of several tasks that judge and several that fold."""
+    with TemporaryDirectory() as root:
+        work = work_of(Path(root), TABLE, shards=shards, tasks=tasks, judged=False)
+        done = []
+        for epoch in given:
+            judged = [judge(work, parsed(work, some, at)) for at, some in enumerate(epoch)]
+            told = folded(work, [batch for _, batches in judged for batch in batches])
+            done.append(told)
+            # Every shard says something, and says how many events it got.
+            said = {s for each in told.values() for s in (*each.changed, *each.unchanged)}
+            assert said == set(range(shards))
+            counts = {s: n for each in told.values() for s, (_, n) in each.changed.items()}
+            sent: dict[int, int] = {}
+            for some in epoch:
+                for row in some:
+                    shard = shard_of(row["user"], shards)
+                    sent[shard] = sent.get(shard, 0) + 1
+            assert counts == sent
+        wanted = aggregated([row for epoch in given for some in epoch for row in some], TABLE)
+        found = state_of(work, TABLE, *done)
+        assert found.keys() == wanted.keys()
+        for key, values in wanted.items():
+            assert same(found[key], values), key
+
+
+def test_many_events_are_folded_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "_AT_ONCE", 100)
+    work = work_of(tmp_path, TABLE, judged=False)
+    given = [{"user": f"u{n % 7}", "price": n} for n in range(1000)]
+    pieces = [parsed(work, given[at : at + 30], first=at) for at in range(0, 1000, 30)]
+    judged, batches = judge(work, *pieces)
+    assert sum(judged.events.values()) == judged.applied == 1000
+    blank = {"rate": None, "city": None, "paid": None}
+    wanted = aggregated([{**blank, **row} for row in given], TABLE)
+    assert state_of(work, TABLE, folded(work, batches)) == wanted
+
+
+def test_names_that_others_use(tmp_path: Path) -> None:
+    """A key or column may be called like what is computed, or like what goes between tasks."""
+    names = {"price": "long", "price_sum": "long", "shard": "long", "events": "long", "key": "long"}
+    table = Table(
+        columns=names,
+        stamp=(),
+        key="count_all",
+        aggregates={
+            "a": "sum(price)",
+            "b": "sum(price_sum)",
+            "c": "max(shard)",
+            "d": "min(events)",
+            "e": "avg(key)",
+            "f": "max(count_all)",
+        },
+    )
+    work = work_of(tmp_path, table, judged=False)
+    given = [{"count_all": f"k{n % 3}", **dict.fromkeys(names, n)} for n in range(30)]
+    _, batches = judge(work, parsed(work, given))
+    assert state_of(work, table, folded(work, batches)) == aggregated(given, table)
+
+
+def test_a_key_called_like_an_aggregate(tmp_path: Path) -> None:
+    table = Table(columns={"x": "long"}, stamp=(), key="x_sum", aggregates={"a": "sum(x)"})
+    work = work_of(tmp_path, table, judged=False)
+    given = [{"x_sum": "k", "x": n} for n in range(4)]
+    _, batches = judge(work, parsed(work, given))
+    assert state_of(work, table, folded(work, batches)) == {"k": {"events": 4, "a": 6}}
+
+
+def test_without_aggregates_events_are_counted(tmp_path: Path) -> None:
+    table = Table(stamp=())
+    work = work_of(tmp_path, table, judged=False)
+    _, batches = judge(work, parsed(work, [{"user": "a"}, {"user": "b"}, {"user": "a"}]))
+    assert state_of(work, table, folded(work, batches)) == {"a": {"events": 2}, "b": {"events": 1}}
+
+
+def test_without_a_key_nothing_goes_on(tmp_path: Path) -> None:
+    table = Table(stamp=(), key=None)
+    work = work_of(tmp_path, table, judged=False)
+    judged, batches = judge(work, parsed(work, [{"price": 1}] * 3))
+    assert (judged.applied, dict(judged.events), len(batches)) == (3, {}, 1)
+
+
+def test_a_node_without_a_shard_says_so(tmp_path: Path) -> None:
+    work = work_of(tmp_path, TABLE, judged=False, tasks=3)
+    work = replace(work, targets=np.zeros(work.shards, np.int64))
+    _, batches = judge(work, parsed(work, [{"user": "a"}]))
+    told = folded(work, batches)
+    assert [len(each.changed) + len(each.unchanged) for each in told.values()] == [4, 0, 0]
+
+
+class TestDescriptions:
+    def describe(self, **table: Any) -> Any:
+        return describe(NamedStream("clicks", "log", **table))
+
+    @pytest.mark.parametrize(
+        ("table", "wrong"),
+        [
+            ({"columns": {"a": "int"}}, "streams.clicks.columns.a = 'int' is none of: string"),
+            ({"columns": {"_a": "long"}}, "'_a' begins with an underscore"),
+            ({"key": "_k"}, "'_k' begins with an underscore"),
+            ({"stamp": ("_p", "q", "r")}, "'_p' begins with an underscore"),
+            ({"columns": {"k": "long"}, "key": "k"}, "column 'k' must be a string, not a long"),
+            ({"columns": {"p": "long"}, "stamp": ("p", "q", "r")}, "column 'p' must be a string"),
+            ({"columns": {"r": "string"}, "stamp": ("p", "q", "r")}, "column 'r' must be a long"),
+            ({"stamp": ("p", "p", "r")}, "column 'p' must be a long"),
+            ({"stamp": ("p", "q", "q")}, "streams.clicks.stamp names a column twice: p, q, q"),
+            ({"columns": {"a": "long"}, "key": "A"}, "to Spark, 'a' and 'A' are the same column"),
+            ({"aggregates": {"n": "count"}}, "has aggregates, but no key"),
+            ({"key": "k", "aggregates": {"n": "median(k)"}}, "'median(k)' is none of"),
+            ({"key": "k", "aggregates": {"n": "sum()"}}, "'sum()' is none of"),
+            ({"key": "k", "aggregates": {"n": "sum(x)"}}, "over 'x', which is not among"),
+            ({"key": "k", "aggregates": {"n": "sum(k)"}}, "there is no sum of 'k', a string"),
+            ({"key": "k", "aggregates": {"n": "avg(k)"}}, "there is no avg of 'k', a string"),
+            ({"key": "k", "aggregates": {"key": "count"}}, "cannot be called 'key'"),
+            ({"key": "k", "aggregates": {"events": "count"}}, "cannot be called 'events'"),
+            ({"key": "k", "aggregates": {"a.sum": "count"}}, "cannot be called 'a.sum'"),
+        ],
+    )
+    def test_what_is_wrong(self, table: Any, wrong: str) -> None:
+        with pytest.raises(ConfigInvalid) as error:
+            self.describe(**table)
+        assert wrong in str(error.value)
+
+    def test_columns_that_are_needed_have_their_type(self) -> None:
+        found = self.describe(key="user", stamp=("p", "q", "r"), columns={"price": "double"})
+        assert found.columns == {
+            "price": "double",
+            "p": "string",
+            "q": "long",
+            "r": "long",
+            "user": "string",
+        }
+
+    def test_what_can_never_change(self) -> None:
+        found = self.describe(
+            key="k",
+            columns={"a": "long", "b": "double", "c": "string"},
+            aggregates={"n": "count", "x": "avg( a )", "y": "max(b)"},
+        )
+        assert found.state_types == {"a": "long", "b": "double"}
+        assert [each.name for each in found.values] == ["x.sum", "x.count", "y"]
