@@ -105,10 +105,11 @@ def _joined(space: Space, low: Column, reach: Column, at: Column) -> Intervals:
     begins = np.empty(len(low), bool)
     begins[0] = True
     np.greater(low[1:], reach[:-1], out=begins[1:])
-    starts = np.flatnonzero(begins)
-    low, reach = low[starts], reach[np.append(starts[1:], len(begins)) - 1]
-    newest = np.maximum.reduceat(at, starts)
-    return Intervals(space.keys(low), space.decode(low), space.decode(reach), newest)
+    if not begins.all():
+        starts = np.flatnonzero(begins)
+        low, reach = low[starts], reach[np.append(starts[1:], len(begins)) - 1]
+        at = np.maximum.reduceat(at, starts)
+    return Intervals(space.keys(low), space.decode(low), space.decode(reach), at)
 
 
 def difference(one: Intervals, other: Intervals) -> Intervals:
