@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sluicegate import units
 from sluicegate.config import Config
@@ -14,6 +15,9 @@ from sluicegate.spark.offset_log import read_offsets
 from sluicegate.spark.verify import verify
 from sluicegate.storage import open_storage
 from sluicegate.target import UNREADABLE, Sighting, Target, TargetKind, survey
+
+if TYPE_CHECKING:
+    from sluicegate.chain.link import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +108,21 @@ def _stream_status(sighting: Sighting, uri: str) -> TargetStatus:
         return TargetStatus(sighting, None, None, Standing.BROKEN.value, findings)
     writer = "a job is at work" if Gate(stream).living_writer(head) else "no job is at work"
     where = f"link {head.number}, generation {head.generation}"
-    standing = f"{where}, {units.events(head.sequence)}; {writer}"
+    standing = f"{where}, {units.events(head.sequence)}{_behind(head)}; {writer}"
     at = round(head.created_at * 1000)
     return TargetStatus(sighting, head.epoch, at, standing, findings)
+
+
+def _behind(head: Link) -> str:
+    """How far a stream is behind its source, where that can be asked."""
+    from sluicegate import lag
+    from sluicegate.gate.source import range_of
+
+    try:
+        earliest, latest = range_of(head)
+    except SluicegateError:
+        return ""
+    return f", {lag.total(lag.lags(head.positions, latest, earliest)):,} behind"
 
 
 def needs_a_person(found: list[TargetStatus]) -> bool:

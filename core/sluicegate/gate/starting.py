@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from sluicegate import lag
 from sluicegate.chain.link import Link
 from sluicegate.config import NamedStream
 from sluicegate.errors import NotFound, ProblemsFound
@@ -20,7 +21,6 @@ from sluicegate.gate.source import INCARNATION, pins_now
 from sluicegate.gate.stream import Stream, open_stream
 from sluicegate.gate.verify import verify
 from sluicegate.log.source import open_source, refuse_outside
-from sluicegate.positions import Positions
 from sluicegate.spark.submit import Ready, Request, keys, prepare
 from sluicegate.spark.submit.keys import Setting
 from sluicegate.storage import local_root
@@ -79,7 +79,8 @@ def prepare_stream(
         _refuse_unsound(stream)
     own = (*_told(named, home, config, job), *_python(request))
     ready = prepare(replace(request, app=named.app or str(_APP)), own)
-    return StreamReady(ready, head, _between(head.positions, log.latest()))
+    waiting = lag.total(lag.lags(head.positions, log.latest(), log.earliest()))
+    return StreamReady(ready, head, waiting)
 
 
 def is_elsewhere(request: Request) -> bool:
@@ -136,7 +137,3 @@ def _python(request: Request) -> Iterator[Setting]:
     chosen = any(os.environ.get(name) for name in _PYTHONS)
     if not chosen and not any(name in settings for name in _PYTHON_SETTINGS):
         yield "spark.pyspark.python", sys.executable
-
-
-def _between(here: Positions, latest: Positions) -> int:
-    return sum(max(0, p.offset - (here.get(p.topic, p.partition) or 0)) for p in latest)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluicegate import units
+from sluicegate import lag, units
 from sluicegate.config import NamedStream, load_config
 from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.gate.description import describe
@@ -237,9 +237,9 @@ class _Told:
 
     def _progress(self, done: Done, committed: str | None) -> Progress:
         rows = done.counts["read"]
-        lag = 0
+        behind = 0
         with suppress(SluicegateError):
-            lag = _behind(done.link.positions, self._source.latest())
+            behind = lag.total(lag.lags(done.link.positions, self._source.latest()))
         return Progress(
             query=self._settings.stream.name,
             id=self._run.id,
@@ -250,12 +250,8 @@ class _Told:
             at=units.utc(time.time()),
             ends=(to_spark(done.link.positions),),
             committed=committed,
-            counts={**done.counts, "lag": lag, "link": done.link.number},
+            counts={**done.counts, "lag": behind, "link": done.link.number},
         )
-
-
-def _behind(here: Positions, latest: Positions) -> int:
-    return sum(max(0, p.offset - (here.get(p.topic, p.partition) or 0)) for p in latest)
 
 
 def _end_of(checkpoint: Path, batch: int) -> Positions:
