@@ -13,7 +13,16 @@ from shlex import quote
 from sluicegate import units
 from sluicegate.chain.link import Kind, Link
 from sluicegate.findings import Finding, Severity, rule
-from sluicegate.gate.output import DATA, KINDS, PENDING, PUBLISHED, Sink, read_output
+from sluicegate.gate.output import (
+    DATA,
+    KINDS,
+    PENDING,
+    PUBLISHED,
+    REJECTS,
+    Output,
+    Sink,
+    read_output,
+)
 from sluicegate.gate.stream import Stream
 from sluicegate.positions import Positions
 
@@ -95,8 +104,9 @@ def audit_stream(
     for number in range(first, head.number + 1):
         link = stream.chain.read(number)
         if before is not None and link.kind is Kind.EPOCH and head.includes(number):
-            result.epochs.append(_epoch(stream, before, link, result.findings))
-            result.findings += _output(stream, sink, link, read_data=read_data)
+            epoch = _epoch(stream, before, link, result.findings)
+            result.epochs.append(epoch)
+            result.findings += _output(stream, sink, epoch, read_data=read_data)
         elif before is not None and link.positions != before.positions:
             result.findings.append(_moved(stream, before, link))
         before = link
@@ -131,14 +141,17 @@ def _distance(start: Positions, end: Positions) -> int | None:
     return sum(each.offset - (start.get(each.topic, each.partition) or 0) for each in end)
 
 
-def _output(stream: Stream, sink: Sink | None, link: Link, *, read_data: bool) -> Iterator[Finding]:
-    if link.output is None or sink is None:
+def _output(
+    stream: Stream, sink: Sink | None, epoch: AuditedEpoch, *, read_data: bool
+) -> Iterator[Finding]:
+    link, counts = epoch.link, epoch.counts or {}
+    output = read_output(stream, link.output) if link.output else Output({})
+    for kind, counted in ((DATA, counts.get("written", 0)), (REJECTS, counts.get("rejected", 0))):
+        if output.rows(kind) != counted:
+            detail = f"{output.rows(kind):,} rows of {kind} are listed, {counted:,} were counted"
+            yield COUNTS.at(f"{stream.uri}, link {link.number}", detail)
+    if sink is None:
         return
-    output = read_output(stream, link.output)
-    written = link.counters.get("written", 0)
-    if output.rows(DATA) > written:
-        place = f"{stream.uri}, link {link.number}"
-        yield COUNTS.at(place, f"{output.rows(DATA):,} rows are listed, {written:,} were counted")
     for kind in KINDS:
         for file in output.files.get(kind, ()):
             standing = sink.standing(link, kind, file, read=read_data)
