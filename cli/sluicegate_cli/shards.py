@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from sluicegate.chain.link import Link
     from sluicegate.gate.stream import Stream
     from sluicegate.shards.assignment import Assignment
-    from sluicegate.shards.hashing import Column
+    from sluicegate.shards.columns import Column
+    from sluicegate.shards.files import AssignmentFile
     from sluicegate.shards.planner import RebalancePlan
 
 ShardsArgument = Annotated[
@@ -50,10 +50,16 @@ class Shards:
 
     target: Target
     assignment: Assignment
-    label: Callable[[int], str]
     journal: Journal
+    file: AssignmentFile | None = None
     stream: Stream | None = None
     head: Link | None = None
+
+    def label(self, shard: int) -> str:
+        """What a shard is called."""
+        from sluicegate.shards.told import shard_label
+
+        return self.file.label(shard) if self.file else shard_label(shard)
 
     def weights(self, option: str | None) -> tuple[Column | None, str | None]:
         """What the shards weigh by an option, and what that measures."""
@@ -83,6 +89,7 @@ class Shards:
         from sluicegate.shards.proposal import Proposal
 
         sizes, _ = self.weights("bytes") if self.stream else (None, None)
+        plan = self.file.refined(plan) if self.file and how != "install" else plan
         data = Proposal.of(plan, how, sizes=sizes, **asked).to_text()
         work = self._work(data, note, output)
         session.carry_out(self.journal, self.journal.plan(work))
@@ -101,8 +108,6 @@ class Shards:
 
 def open_shards(session: Session, word: str | None, kind: TargetKind | None) -> Shards:
     """The shards of the target that a word means."""
-    from sluicegate.shards.told import shard_label
-
     target = session.target(word, kind)
     if target.kind is TargetKind.ASSIGNMENT_FILE:
         from sluicegate.shards.file_journal import FileJournal
@@ -110,7 +115,7 @@ def open_shards(session: Session, word: str | None, kind: TargetKind | None) -> 
         journal = session.journal(target)
         assert isinstance(journal, FileJournal)
         found = journal.read()
-        return Shards(target, found.assignment, found.label, journal)
+        return Shards(target, found.assignment, journal, found)
     expect_kind(target, TargetKind.STREAM)
     from sluicegate.gate.rebalance import assignment_at
     from sluicegate.gate.stream import open_stream
@@ -118,7 +123,7 @@ def open_shards(session: Session, word: str | None, kind: TargetKind | None) -> 
     stream = open_stream(target.uri, read_only=True)
     head = stream.chain.head()
     assignment = assignment_at(stream, head)
-    return Shards(target, assignment, shard_label, session.journal(target), stream, head)
+    return Shards(target, assignment, session.journal(target), None, stream, head)
 
 
 def parse_part(text: str | None, option: str) -> float | None:

@@ -12,7 +12,7 @@ from sluicegate_cli.output import Table, View
 from sluicegate_cli.output.view import Cell
 
 if TYPE_CHECKING:
-    from sluicegate.shards.hashing import Column
+    from sluicegate.shards.columns import Column
     from sluicegate_cli.shards import Shards
 
 _BAR = 16
@@ -62,7 +62,7 @@ def located_view(found: Shards, keys: list[str]) -> View:
     """The shard and the node of keys."""
     from sluicegate.shards.routing import shard_of
 
-    if found.label(0) != "shard 0":
+    if found.file and found.file.form == "kafka":
         raise UnsupportedFormat(
             f"{found.target.uri} is for Kafka, whose producers choose the partition of a key",
             hint="see who leads what with: sluicegate shards show",

@@ -24,7 +24,7 @@ from sluicegate.journal import NothingToUndo
 from sluicegate.plan import Precondition
 from sluicegate.shards import told
 from sluicegate.shards.assignment import Assignment, decode, encode
-from sluicegate.shards.hashing import Column
+from sluicegate.shards.columns import Column
 from sluicegate.shards.planner import RebalancePlan
 from sluicegate.shards.proposal import UNDO, Proposal
 from sluicegate.shards.weights import WeightsInvalid, column_of

@@ -21,6 +21,7 @@ from typing import Any
 from sluicegate.errors import UsageError
 from sluicegate.shards import kafka
 from sluicegate.shards.assignment import Assignment, AssignmentInvalid, from_names
+from sluicegate.shards.planner import RebalancePlan
 from sluicegate.shards.told import shard_label
 from sluicegate.shards.weights import shard_number
 
@@ -47,6 +48,10 @@ class AssignmentFile:
     def cost(self, after: Assignment, shard: int) -> str:
         """What moving a shard costs the system that the file is for."""
         return kafka.cost(self.raw, after, shard) if self.form == "kafka" else ""
+
+    def refined(self, plan: RebalancePlan) -> RebalancePlan:
+        """A plan as good as this one that costs the system less, if there is one."""
+        return kafka.with_few_copies(self.raw, plan) if self.form == "kafka" else plan
 
     @property
     def keeps_capacities(self) -> bool:

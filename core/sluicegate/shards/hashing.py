@@ -8,15 +8,15 @@ left they are finished one by one, so that an outlier costs its own bytes and no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from sluicegate.errors import UsageError
+from sluicegate.shards.columns import Column
 from sluicegate.shards.routing import BASIS, PRIME, fnv1a64
 
-Column: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Texts: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 _BLOCK = 1 << 14

@@ -11,9 +11,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from sluicegate.shards.assignment import Assignment, AssignmentInvalid, from_names
+import numpy as np
+
+from sluicegate.shards.assignment import NOBODY, Assignment, AssignmentInvalid, from_names
+from sluicegate.shards.planner import RebalancePlan, translated
 from sluicegate.shards.weights import shard_number
 
 _ANY = "any"
@@ -50,6 +54,54 @@ def cost(document: Mapping[str, Any], after: Assignment, shard: int) -> str:
     if leader in document["partitions"][shard]["replicas"]:
         return "only the leader changes, which is a replica already"
     return f"copies the partition to {leader}"
+
+
+def with_few_copies(document: Mapping[str, Any], plan: RebalancePlan) -> RebalancePlan:
+    """A plan with the same loads and as many moves, that prefers leaders which are replicas.
+
+    Only of plans by number: there any partition of a broker is as good as another.
+    """
+    if plan.weights is not None or not plan.after.nodes:
+        return plan
+    owners = np.array(_preferring(document, plan), np.int32)
+    made = Assignment(plan.after.n_shards, plan.after.nodes, owners, plan.after.version)
+    other = replace(plan, after=made)
+    return min(plan, other, key=lambda each: _copies(document, each))
+
+
+def _preferring(document: Mapping[str, Any], plan: RebalancePlan) -> list[int]:
+    """Owners with the loads of a plan; who must give away gives first to its own replicas."""
+    start = translated(plan.before, plan.after).tolist()
+    before = Counter(owner for owner in start if owner != NOBODY)
+    after = Counter(plan.after.owners.tolist())
+    going, coming = before - after, after - before
+    number = {_broker(name): at for at, name in enumerate(plan.after.nodes)}
+    found = list(start)
+    for shard, owner in enumerate(start):
+        if owner != NOBODY and not going[owner]:
+            continue
+        replicas = [number.get(b, NOBODY) for b in document["partitions"][shard]["replicas"]]
+        chosen = next((r for r in replicas if r != NOBODY and coming[r]), None)
+        if chosen is not None:
+            found[shard] = chosen
+            coming[chosen] -= 1
+            going[owner] -= owner != NOBODY
+    # What must still go, goes to whoever must still get some.
+    homeless = [shard for shard, owner in enumerate(found) if owner == NOBODY]
+    for shard in reversed(range(len(found))):
+        owner = found[shard]
+        if owner != NOBODY and owner == start[shard] and going[owner]:
+            going[owner] -= 1
+            homeless.append(shard)
+    for shard, owner in zip(sorted(homeless), sorted(coming.elements()), strict=True):
+        found[shard] = owner
+    return found
+
+
+def _copies(document: Mapping[str, Any], plan: RebalancePlan) -> int:
+    parts = document["partitions"]
+    moved = plan.moved.tolist()
+    return sum(_leader(plan.after, shard) not in parts[shard]["replicas"] for shard in moved)
 
 
 def reassigned(document: Mapping[str, Any], after: Assignment) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sluicegate.shards.hashing import Column
+from sluicegate.shards.columns import Column
 
 _HALVINGS = 80
 

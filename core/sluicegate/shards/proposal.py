@@ -17,7 +17,7 @@ import numpy as np
 
 from sluicegate.errors import Corrupt, SluicegateError
 from sluicegate.shards.assignment import Assignment, decode, encode
-from sluicegate.shards.hashing import Column
+from sluicegate.shards.columns import Column
 from sluicegate.shards.planner import RebalancePlan, checked_weights
 
 INSTALL, REBALANCE, JOIN, LEAVE, UNDO = HOW = ("install", "rebalance", "join", "leave", "undo")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sluicegate.errors import UsageError
 
 if TYPE_CHECKING:
-    from sluicegate.shards.hashing import Column, Texts
+    from sluicegate.shards.columns import Column
+    from sluicegate.shards.hashing import Texts
 
 BASIS, PRIME = 0xCBF29CE484222325, 0x100000001B3
 _MASK = 2**64 - 1

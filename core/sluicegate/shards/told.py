@@ -10,7 +10,7 @@ import numpy as np
 from sluicegate import units
 from sluicegate.plan import Action
 from sluicegate.shards.assignment import NOBODY, Assignment
-from sluicegate.shards.hashing import Column
+from sluicegate.shards.columns import Column
 from sluicegate.shards.planner import RebalancePlan, imbalance
 from sluicegate.shards.proposal import INSTALL, UNDO, Proposal
 

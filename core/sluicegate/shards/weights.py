@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sluicegate.errors import UsageError
-from sluicegate.shards.hashing import Column
+from sluicegate.shards.columns import Column
 from sluicegate.shards.planner import checked_weights
 
 _SHARD = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
