@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,33 @@ def test_delete_is_before_or_after_at_every_cut(tmp_path: Path) -> None:
         there = storage.stat("d/a") is not None
         assert not (there and cut.acknowledged), cut
         assert not there or storage.get("d/a") == OLD, cut
+
+
+@pytest.mark.parametrize(("source", "key"), [("d/a", "new/er/b"), ("d", "new/er"), ("d/a", "d/b")])
+def test_move_is_before_or_after_at_every_cut(tmp_path: Path, source: str, key: str) -> None:
+    """Of a file and of a whole directory; never is it in both places, or in none."""
+    seen = set()
+    for cut in cut_points(tmp_path, _put_old, lambda storage: storage.move(source, key)):
+        storage = LocalStorage(cut.root)
+        here, there = (storage.stat(each) is not None for each in (source, key))
+        assert here != there, cut
+        assert there or not cut.acknowledged, cut
+        found = source if here else key
+        assert storage.get(f"{found}/a" if source == "d" else found) == OLD, cut
+        seen.add((cut.aftermath, here))
+    assert len(seen) >= 5, "both outcomes must occur"
+
+
+def test_what_a_move_needs(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    _put_old(storage)
+    storage.replace("b", NEW)
+    assert not storage.move("nothing", "c")
+    assert not storage.move("no/such", "c")
+    for source, key in (("d/a", "b"), ("d", "b"), ("b", "d")):
+        with pytest.raises(StorageFailed, match="is there already"):
+            storage.move(source, key)
+    assert (storage.get("d/a"), storage.get("b")) == (OLD, NEW)
 
 
 def test_what_existed_already_is_durable_once_that_is_said(tmp_path: Path) -> None:
@@ -229,6 +257,17 @@ class TestDirectoriesMadeByTheDead:
         before = len(process.made)
         storage.replace("d/a", NEW)
         assert process.made[before:].count("fsync directory") == 1
+
+    def test_one_that_is_made_again_is_fsynced_again(self, tmp_path: Path) -> None:
+        """It mostly has the number of the one that was removed."""
+        disk = Disk(tmp_path)
+        storage = LocalStorage(tmp_path, calls=disk.process())
+        for content in (OLD, NEW):
+            storage.replace("d/e/a", content)
+            if content == OLD:
+                shutil.rmtree(tmp_path / "d" / "e")
+        disk.crash(Aftermath.POWER_LOSS)
+        assert LocalStorage(tmp_path).get("d/e/a") == NEW
 
     def test_creating_the_root_is_durable(self, tmp_path: Path) -> None:
         disk = Disk(tmp_path)

@@ -156,7 +156,8 @@ def test_judged_as_a_whole_the_smallest_position_counts(tmp_path: Path) -> None:
     """What comes from several partitions in any order, with rejects among it."""
     chance = random.Random(1)
     work = work_of(tmp_path, TABLE, tasks=1)
-    batches, best, places, bad = [], {}, 0, 0
+    batches, places, bad = [], 0, 0
+    best: dict[int, int] = {}
     for partition in range(4):
         rows: list[Row] = []
         for offset in range(200):

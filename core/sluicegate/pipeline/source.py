@@ -130,33 +130,41 @@ def complete(log: Log, given: Positions) -> Positions:
 def admitted(begin: Positions, end: Positions, most: int | None) -> Positions:
     """Where a batch ends that may read so many: every partition gets its share of it."""
     waiting = {
-        (p.topic, p.partition): p.offset - (begin.get(p.topic, p.partition) or 0) for p in end
+        (p.topic, p.partition): max(0, p.offset - (begin.get(p.topic, p.partition) or 0))
+        for p in end
     }
-    total = sum(max(0, count) for count in waiting.values())
-    if most is None or total <= most:
+    if most is None or sum(waiting.values()) <= most:
         return begin.updated(end)
-    shares = _shares([max(0, count) for count in waiting.values()], total, most)
-    by_place = dict(zip(waiting, shares, strict=True))
+    # Where it is whose turn, if there is not one for each: it moves on with what was read.
+    turn = sum(each.offset for each in begin)
+    shares = dict(zip(waiting, _shares(list(waiting.values()), most, turn), strict=True))
     return Positions(
         {
-            topic: {p: at + by_place.get((topic, p), 0) for p, at in partitions.items()}
+            topic: {p: at + shares.get((topic, p), 0) for p, at in partitions.items()}
             for topic, partitions in begin.by_topic.items()
         }
     )
 
 
-def _shares(counts: Sequence[int], total: int, most: int) -> list[int]:
-    """Whole numbers in proportion to counts, that come to `most` and to at least one where some is.
+def _shares(counts: Sequence[int], most: int, turn: int) -> list[int]:
+    """Whole numbers up to counts, which come to more than `most`, that come to just that.
 
-    One, so that no partition waits for ever behind larger ones.
+    First one for each, so that none waits for ever behind larger ones, then in proportion. If there
+    is not one for each, they take turns.
     """
-    shares = [count * most // total for count in counts]
-    shares = [max(share, 1) if count else 0 for share, count in zip(shares, counts, strict=True)]
-    left = most - sum(shares)
-    for number in sorted(range(len(counts)), key=lambda n: shares[n] - counts[n]):
-        more = min(max(left, 0), counts[number] - shares[number])
-        shares[number] += more
-        left -= more
+    shares = [0] * len(counts)
+    some = [number for number, count in enumerate(counts) if count]
+    for at in range(min(most, len(some))):
+        shares[some[(turn + at) % len(some)]] = 1
+    if most <= len(some):
+        return shares
+    left, total = most - len(some), sum(counts) - len(some)
+    exact = {number: (counts[number] - 1) * left for number in some}
+    for number in some:
+        shares[number] += exact[number] // total
+    by_rest = sorted(some, key=lambda number: -(exact[number] % total))
+    for number in by_rest[: most - sum(shares)]:
+        shares[number] += 1
     return shares
 
 

@@ -53,6 +53,7 @@ class Disk:
         self.root = root
         self._nodes: dict[int, Node] = {}
         self._pending: dict[int, list[Change]] = {}
+        self._halves: dict[int, tuple[int, Change]] = {}
         self._platter = self._survey(root)
 
     def process(self, on_call: Callable[[int, str], None] | None = None) -> Process:
@@ -84,6 +85,19 @@ class Disk:
             {name: node or None for name, node in nodes.items()}
         )
 
+    def moved(self, source: str, origin: int, name: str, directory: int) -> None:
+        """A name went to another directory, in one step: both halves arrive, or neither does."""
+        ino = _inode(name, directory)
+        here, there = (os.fstat(each).st_ino for each in (directory, origin))
+        if here == there:
+            self.changed(directory, {source: None, name: ino})
+            return
+        came: Change = {name: self._known(name, directory)}
+        gone: Change = {source: None}
+        for place, half, other in ((here, came, (there, gone)), (there, gone, (here, came))):
+            self._pending.setdefault(place, []).append(half)
+            self._halves[id(half)] = other
+
     def synced(self, fd: int) -> None:
         """A file's content, or a directory's names, have reached the platter."""
         found = os.fstat(fd)
@@ -92,12 +106,25 @@ class Disk:
             return
         node = self._nodes.setdefault(found.st_ino, Node(names={}))
         node.names = {name: self._known(name, fd) for name in os.listdir(fd)}
-        self._pending.pop(found.st_ino, None)
+        for change in self._pending.pop(found.st_ino, ()):
+            self._other_half_arrives(change)
 
     def _known(self, name: str, directory: int) -> Node:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         fresh = Node(names={} if st.S_ISDIR(found.st_mode) else None)
         return self._nodes.setdefault(found.st_ino, fresh)
+
+    def _other_half_arrives(self, change: Change) -> None:
+        """With one half of a move the other is durable, and all that was done there before it."""
+        place, half = self._halves.pop(id(change), (0, change))
+        waiting = self._pending.get(place, [])
+        while any(each is half for each in waiting):
+            first = waiting.pop(0)
+            node = self._nodes.get(place)
+            if node and node.names is not None:
+                apply(first, node.names)
+            if first is not half:
+                self._other_half_arrives(first)
 
     def _survey(self, path: Path) -> Node:
         node = self._nodes[path.stat().st_ino] = Node()
@@ -120,12 +147,15 @@ class Disk:
         return contents
 
     def _keep_some_names(self, chance: random.Random) -> None:
+        kept: dict[int, bool] = {}
         for ino, changes in self._pending.items():
             node = self._nodes.get(ino)
             names = node.names if node else None
             for change in changes:
-                if names is not None and chance.random() < 0.5:
+                if names is not None and kept.setdefault(id(change), chance.random() < 0.5):
                     apply(change, names)
+                if id(change) in self._halves:
+                    kept.setdefault(id(self._halves[id(change)][1]), kept.get(id(change), False))
 
 
 class Process(Calls):
@@ -183,6 +213,11 @@ class Process(Calls):
         self.about_to("rename", name)
         super().rename(source, name, directory)
         self._disk.changed(directory, {source: None, name: _inode(name, directory)})
+
+    def move(self, source: str, origin: int, name: str, directory: int) -> None:
+        self.about_to("move", name)
+        super().move(source, origin, name, directory)
+        self._disk.moved(source, origin, name, directory)
 
     def unlink(self, name: str, directory: int) -> None:
         self.about_to("unlink", "temporary" if name.startswith(".sg-") else name)

@@ -243,22 +243,27 @@ class LocalStorage:
 
     def _enter(self, directory: int, part: str, *, create: bool) -> int:
         flags = _DIRECTORY | os.O_NOFOLLOW
+        made = False
         try:
             entered = os.open(part, flags, dir_fd=directory)
         except FileNotFoundError:
             if not create:
                 raise
+            made = True
             with suppress(FileExistsError):
                 self._calls.make_directory(part, directory)
             entered = os.open(part, flags, dir_fd=directory)
         if create:
-            self._make_durable(directory, entered)
+            self._make_durable(directory, entered, made=made)
         return entered
 
-    def _make_durable(self, directory: int, entered: int) -> None:
-        """Fsync the name of a directory, once: whoever made it may have died before doing so."""
+    def _make_durable(self, directory: int, entered: int, *, made: bool) -> None:
+        """Fsync the name of a directory, once: whoever made it may have died before doing so.
+
+        One that is `made` now may have got the number of another that was removed since.
+        """
         found = os.fstat(entered)
-        if (found.st_dev, found.st_ino) in self._durable:
+        if (found.st_dev, found.st_ino) in self._durable and not made:
             return
         try:
             self._calls.sync(directory)

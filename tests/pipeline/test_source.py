@@ -1,0 +1,127 @@
+"""The log as a source of Spark, without Spark: what a batch is admitted, where reading begins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from sluicegate.errors import UsageError
+from sluicegate.log.log import Log, OutOfRange
+from sluicegate.log.writer import LogWriter
+from sluicegate.pipeline.source import LogStreamReader, admitted, complete
+from sluicegate.positions import Positions
+
+counts = st.lists(st.integers(0, 1000), min_size=1, max_size=8)
+
+
+def at(offsets: list[int]) -> Positions:
+    return Positions({"events": dict(enumerate(offsets))})
+
+
+@given(counts, st.integers(1, 3000), st.integers(0, 10**6))
+def test_a_batch_reads_just_what_it_may(counts: list[int], most: int, first: int) -> None:
+    begin, end = at([first] * len(counts)), at([first + count for count in counts])
+    got = [each.offset - first for each in admitted(begin, end, most)]
+    assert sum(got) == min(most, sum(counts)), "never beyond, and never less than there is"
+    assert all(0 <= share <= count for share, count in zip(got, counts, strict=True))
+    waiting = [share for share, count in zip(got, counts, strict=True) if count]
+    if most >= len(waiting):
+        assert all(waiting), "every partition that has something gets on"
+        exact = [(count - 1) * (most - len(waiting)) for count in counts if count]
+        total = sum(counts) - len(waiting)
+        if most < sum(counts):
+            for share, wanted in zip(waiting, exact, strict=True):
+                assert abs(share - 1 - wanted / total) < 1, "in proportion, but for rounding"
+
+
+@given(counts, st.integers(1, 12))
+def test_all_is_read_and_nobody_waits_for_ever(counts: list[int], most: int) -> None:
+    begin, end = at([0] * len(counts)), at(counts)
+    since = [0] * len(counts)
+    while begin != end:
+        after = admitted(begin, end, most)
+        for n, (old, new) in enumerate(zip(begin, after, strict=True)):
+            since[n] = since[n] + 1 if old.offset == new.offset < counts[n] else 0
+            # Less than two rounds, also when others drop out of the round meanwhile.
+            assert since[n] <= 2 * len(counts) / most
+        begin = after
+
+
+def test_without_a_limit_all_is_read() -> None:
+    assert admitted(at([5, 5]), at([9, 5]), None) == at([9, 5])
+
+
+class TestReader:
+    @pytest.fixture
+    def log(self, tmp_path: Path) -> Log:
+        log = Log.create(str(tmp_path / "events"), partitions=2)
+        for partition, count in ((0, 10), (1, 4)):
+            with LogWriter(log.uri, partition) as writer:
+                writer.append([b'{"n":%d}' % n for n in range(count)])
+        return log
+
+    def reader(self, log: Log, **options: str) -> LogStreamReader:
+        return LogStreamReader({"path": log.uri, **options})
+
+    def test_begins_where_it_is_told(self, log: Log) -> None:
+        everything = {"events": {"0": 0, "1": 0}}
+        assert self.reader(log).initialOffset() == everything
+        given = json.dumps({"events": {"0": 7}})
+        # A partition that is not named begins at its beginning.
+        found = self.reader(log, startingpositions=given).initialOffset()
+        assert found == {"events": {"0": 7, "1": 0}}
+
+    def test_positions_outside_the_log_are_refused(self, log: Log) -> None:
+        for text in ('{"events":{"0":11}}', '{"events":{"2":0}}', '{"other":{"0":0}}'):
+            with pytest.raises(OutOfRange):
+                self.reader(log, startingPositions=text).initialOffset()
+        # Exactly at the end is where the next record will be.
+        assert complete(log, at([10, 4])) == at([10, 4])
+
+    def test_reads_what_it_is_admitted(self, log: Log) -> None:
+        reader = self.reader(log, maxEvents="6")
+        limit = reader.getDefaultReadLimit()
+        assert isinstance(limit, ReadMaxRows)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, limit)
+        assert sum(end["events"].values()) == 6
+        rows = [
+            row
+            for piece in reader.partitions(start, end)
+            for batch in reader.read(piece)
+            for row in batch.to_pylist()
+        ]
+        assert len(rows) == 6
+        for row in rows:
+            assert (row["topic"], json.loads(row["value"])) == ("events", {"n": row["offset"]})
+
+    def test_available_now_ends_where_it_was_when_it_began(self, log: Log) -> None:
+        reader = self.reader(log)
+        reader.prepareForTriggerAvailableNow()
+        with LogWriter(log.uri, 1) as writer:
+            writer.append([b"{}"])
+        log.add_partitions(3)
+        start = reader.initialOffset()
+        assert reader.latestOffset(start, ReadAllAvailable()) == {
+            "events": {"0": 10, "1": 4, "2": 0}
+        }
+        assert reader.reportLatestOffset()["events"] == {"0": 10, "1": 5, "2": 0}
+
+    def test_a_partition_that_is_added_is_read_from_its_beginning(self, log: Log) -> None:
+        reader = self.reader(log)
+        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        log.add_partitions(3)
+        with LogWriter(log.uri, 2) as writer:
+            writer.append([b"{}", b"{}"])
+        more = reader.latestOffset(end, ReadAllAvailable())
+        [piece] = reader.partitions(end, more)
+        assert (piece.partition, piece.start, piece.end) == (2, 0, 2)
+
+    def test_needs_a_path(self) -> None:
+        with pytest.raises(UsageError, match="needs the path of a log"):
+            LogStreamReader({})
