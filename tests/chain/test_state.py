@@ -29,6 +29,7 @@ from sluicegate.state.backend import EpochIncomplete, PartialConflict, StateBack
 from sluicegate.state.backends import MemoryStateBackend
 from sluicegate.state.partial import Merge, PartialInvalid
 from sluicegate.storage import LocalStorage
+from sluicegate.storage.faults import Disk
 from tests.chain.streams import (
     STEP,
     TOPIC,
@@ -38,6 +39,7 @@ from tests.chain.streams import (
     epoch_after,
     in_memory,
     made,
+    opened,
     seal,
     work,
 )
@@ -267,6 +269,24 @@ class TestSealing:
         check(stream)
         assert all(len(refs) == 1 for refs in shards_of(stream, stream.chain.head()).values())
 
+    def test_a_backend_looks_once_per_partial_and_forgets_what_is_sealed(
+        self, stream: Stream
+    ) -> None:
+        home = Path(stream.uri).parent
+        process = Disk(home).process()
+        backend = state_backend(Gate(opened(home, process)))
+        epochs = range(stream.chain.head().epoch + 1, stream.chain.head().epoch + 6)
+        with Gate(stream).claim() as run:
+            for epoch in epochs:
+                process.made.clear()
+                backend.write_partial(0, epoch, 0, b"of a shard")
+                assert process.made.count("read HEAD") == 1
+                backend.leave_unchanged(1, epoch, 0)
+                seal(run)
+        assert backend.epoch_complete(epochs[-1], [0, 1])
+        with pytest.raises(EpochIncomplete):
+            backend.epoch_complete(epochs[0], [0, 1])
+
     @pytest.mark.parametrize("how", ["gone", "empty", "cut", "flipped"])
     def test_a_damaged_partial_does_not_seal(self, stream: Stream, run: Run, how: str) -> None:
         backend, link = state_backend(run._gate), run.link
@@ -327,7 +347,7 @@ class TestSealing:
         collect.prune(gate, 4)
         backend = state_backend(gate)
         assert backend.read_partial(0, 2) is None
-        assert SealedEpochs(gate).partials(2) is None, "not known, which is not nothing"
+        assert SealedEpochs(gate).standing(2).partials is None, "not known, which is not nothing"
         assert gate.head().epoch == 2
 
     def test_the_fence_is_read_from_the_chain(self, stream: Stream) -> None:

@@ -11,7 +11,7 @@ from sluicegate.chain.link import Kind, Link
 from sluicegate.gate.collect import prune
 from sluicegate.gate.gate import Gate
 from sluicegate.state import manifest
-from sluicegate.state.backends import BlobStateBackend
+from sluicegate.state.backends import BlobStateBackend, Standing
 from sluicegate.state.manifest import Shards
 from sluicegate.state.partial import Table
 
@@ -28,11 +28,12 @@ class SealedEpochs:
     def version(self) -> int:
         return self._gate.stream.chain.head().version
 
-    def newest_epoch(self) -> int:
-        return self._gate.stream.chain.head().epoch
+    def standing(self, epoch: int) -> Standing:
+        head = self._gate.stream.chain.head()
+        return Standing(head.version, head.epoch, self._partials(epoch, head))
 
-    def partials(self, epoch: int) -> Mapping[int, Ref] | None:
-        link = self._first_at(epoch)
+    def _partials(self, epoch: int, head: Link) -> Mapping[int, Ref] | None:
+        link = self._first_at(epoch, head)
         if link is None or link.epoch != epoch or link.kind is not Kind.EPOCH:
             # Not yet, or not any more: its link is pruned or was given up by a repair.
             return None
@@ -40,17 +41,16 @@ class SealedEpochs:
         return {shard: refs[0] for shard, refs in shards.items()}
 
     def prune_before(self, epoch: int) -> int:
-        link = self._first_at(epoch)
+        link = self._first_at(epoch, self._gate.stream.chain.head())
         if link is None:
             return 0
         before = self._gate.head().floor
         prune(self._gate, link.number)
         return max(0, link.number - before)
 
-    def _first_at(self, epoch: int) -> Link | None:
+    def _first_at(self, epoch: int, head: Link) -> Link | None:
         """The oldest kept link that has seen so many epochs; they only grow along the chain."""
         chain = self._gate.stream.chain
-        head = chain.head()
         if head.epoch < epoch:
             return None
         number = chain.first(head.floor, head.number, lambda link: link.epoch >= epoch)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from sluicegate.blobs import BlobDamaged, Blobs, Ref, digest_of
 from sluicegate.errors import SplitBrainCommit, StaleVersion
 from sluicegate.state.backend import EpochIncomplete, PartialConflict
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The authoritative version, the newest sealed epoch (0: none), and what one epoch changed.
+
+    `partials` is None if that epoch is not sealed, or no longer kept.
+    """
+
+    version: int
+    newest: int
+    partials: Mapping[int, Ref] | None
 
 
 class Sealed(Protocol):
@@ -16,11 +29,8 @@ class Sealed(Protocol):
     def version(self) -> int:
         """The authoritative version of the assignment."""
 
-    def newest_epoch(self) -> int:
-        """The newest sealed epoch; 0 if there is none."""
-
-    def partials(self, epoch: int) -> Mapping[int, Ref] | None:
-        """What a sealed epoch changed, by shard; None if it is not sealed or no longer kept."""
+    def standing(self, epoch: int) -> Standing:
+        """How things stand for an epoch, by one look at the head."""
 
     def prune_before(self, epoch: int) -> int:
         """Give up the epochs strictly before; gives how many links went."""
@@ -39,19 +49,23 @@ class BlobStateBackend:
         return self._sealed.version()
 
     def write_partial(self, shard: int, epoch: int, version: int, data: bytes) -> Ref:
-        check_version(version, self.version)
         ref = Ref(digest_of(data), len(data))
-        sealed = _is_sealed(self._sealed.partials(epoch), shard, epoch, ref)
-        self._attempt.say(shard, epoch, ref)
+        sealed = self._say(shard, epoch, version, ref)
         return ref if sealed else self._blobs.put(data)
 
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
-        check_version(version, self.version)
-        _is_sealed(self._sealed.partials(epoch), shard, epoch, None)
-        self._attempt.say(shard, epoch, None)
+        self._say(shard, epoch, version, None)
+
+    def _say(self, shard: int, epoch: int, version: int, ref: Ref | None) -> bool:
+        """Keep what a shard says; whether just that is sealed already."""
+        standing = self._sealed.standing(epoch)
+        check_version(version, standing.version)
+        sealed = _is_sealed(standing.partials, shard, epoch, ref)
+        self._attempt.say(shard, epoch, ref, standing.newest)
+        return sealed
 
     def read_partial(self, shard: int, epoch: int) -> bytes | None:
-        sealed = self._sealed.partials(epoch)
+        sealed = self._sealed.standing(epoch).partials
         ref = self._attempt.said(epoch).get(shard) if sealed is None else sealed.get(shard)
         return self._blobs.get(ref) if ref else None
 
@@ -66,7 +80,7 @@ class BlobStateBackend:
 
     def prune_before(self, epoch: int) -> int:
         self._attempt.forget_before(epoch)
-        return self._sealed.prune_before(min(epoch, self._sealed.newest_epoch()))
+        return self._sealed.prune_before(min(epoch, self._sealed.standing(epoch).newest))
 
 
 class MemoryStateBackend:
@@ -91,14 +105,14 @@ class MemoryStateBackend:
         check_version(version, self._version)
         ref = Ref(digest_of(data), len(data))
         _is_sealed(self._partials(epoch), shard, epoch, ref)
-        self._attempt.say(shard, epoch, ref)
+        self._attempt.say(shard, epoch, ref, self._newest)
         self._data[ref.digest] = data
         return ref
 
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
         check_version(version, self._version)
         _is_sealed(self._partials(epoch), shard, epoch, None)
-        self._attempt.say(shard, epoch, None)
+        self._attempt.say(shard, epoch, None, self._newest)
 
     def read_partial(self, shard: int, epoch: int) -> bytes | None:
         sealed = self._partials(epoch)
@@ -115,19 +129,22 @@ class MemoryStateBackend:
             raise SplitBrainCommit(f"epoch {epoch} was sealed by {winner}")
 
     def prune_before(self, epoch: int) -> int:
-        newest = max(self._sealed, default=0)
-        gone = [each for each in self._sealed if each < min(epoch, newest)]
+        gone = [each for each in self._sealed if each < min(epoch, self._newest)]
         for each in gone:
             del self._sealed[each]
         self._attempt.forget_before(epoch)
         return len(gone)
+
+    @property
+    def _newest(self) -> int:
+        return max(self._sealed, default=0)
 
     def _partials(self, epoch: int) -> Mapping[int, Ref] | None:
         return self._sealed[epoch][1] if epoch in self._sealed else None
 
 
 class _Attempt:
-    """What each shard said of the epochs that are not sealed: a partial, or None for unchanged."""
+    """What each shard said of the newest epochs: a partial, or None for unchanged."""
 
     def __init__(self) -> None:
         self._said: dict[int, dict[int, Ref | None]] = {}
@@ -135,7 +152,9 @@ class _Attempt:
     def said(self, epoch: int) -> Mapping[int, Ref | None]:
         return self._said.get(epoch, {})
 
-    def say(self, shard: int, epoch: int, ref: Ref | None) -> None:
+    def say(self, shard: int, epoch: int, ref: Ref | None, newest: int) -> None:
+        """Keep it; what was said before the newest sealed epoch is not asked for any more."""
+        self.forget_before(newest)
         known = self._said.setdefault(epoch, {})
         if known.setdefault(shard, ref) != ref:
             raise PartialConflict(f"shard {shard} of epoch {epoch} was said to be something else")
