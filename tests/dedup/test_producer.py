@@ -257,6 +257,22 @@ class TestAcknowledge:
                     producer.acknowledge([first, bad])  # type: ignore[list-item]
             assert sent(producer) == {first: b"a"}
 
+    def test_a_range_at_once(self, home: Path) -> None:
+        """Whether all of it is pending or not, and only what was issued."""
+        with IdempotentProducer.open(home, SMALL) as producer:
+            stamps = producer.issue_many([(0, b"%d" % n) for n in range(10)] + [(1, b"x")])
+            assert producer.acknowledge(stamps[3]) == 1
+            assert producer.acknowledge_range(0, 2, 5) == 2
+            assert producer.acknowledge_range(0, 5, 5) == producer.acknowledge_range(0, 3, 5) == 0
+            assert producer.acknowledge_range(0, 7, 9) == 2
+            for wrong in ((0, 9, 11), (2, 0, 1), (0, -1, 1)):
+                with pytest.raises(UsageError):
+                    producer.acknowledge_range(*wrong)
+            left = [b"0", b"1", b"5", b"6", b"9", b"x"]
+            assert list(sent(producer).values()) == left
+        with IdempotentProducer.open(home, SMALL) as producer:
+            assert list(sent(producer).values()) == left
+
 
 class TestReplay:
     def test_reissue_moves_the_next_sequence_if_it_was_not_past_it(self, home: Path) -> None:

@@ -19,6 +19,8 @@ from sluicegate.storage.translate import Translated
 MAX_RECORD = 16 << 20
 """Most bytes of one record, its newline included."""
 _SKIP = 1 << 20
+_RECORD = 256
+_SLACK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Segment:
             self._refuse_end(count, offset, until)
             offset, at = offset + count, at + len(data)
         while offset < end:
-            count, data = self._lines(at, self._bytes_to(end, at, max_bytes), end - offset)
+            size = self._bytes_to(end, offset, at, max_bytes)
+            count, data = self._lines(at, size, end - offset)
             self._refuse_end(count, offset, until)
             yield Piece(offset, count, data)
             offset, at = offset + count, at + len(data)
@@ -102,12 +105,14 @@ class Segment:
             return found, data[: data.rfind(NEWLINE) + 1]
         return most, data[: index.nth_end(data, most)]
 
-    def _bytes_to(self, end: int, at: int, max_bytes: int) -> int:
-        """How much to read at once, no more than is known to be needed."""
-        known = bisect_left(self._marks.records, end - self._base)
-        if known == len(self._marks.records):
-            return max_bytes
-        return max(1, min(max_bytes, self._marks.places[known] - at))
+    def _bytes_to(self, end: int, offset: int, at: int, max_bytes: int) -> int:
+        """How much to read at once: up to the end if it is known where that is, else by guess."""
+        records, places = self._marks.records, self._marks.places
+        known = bisect_left(records, end - self._base)
+        if known < len(records):
+            return max(1, min(max_bytes, places[known] - at))
+        average = self._marks.size // self._marks.count + 1 if self._marks.count else _RECORD
+        return min(max_bytes, (end - offset) * average * 5 // 4 + _SLACK)
 
     def _begins_record(self, at: int) -> bool:
         with Translated(self._place):
