@@ -151,6 +151,21 @@ class TestStatus:
             f"  {installation}/gone does not exist",
         ]
 
+    def test_watched(self, installation: Path) -> None:
+        terminal = Terminal("status", "--watch", cwd=installation, columns=200)
+        terminal.process.expect_exact("\x1b[?1049h\x1b[H")
+        terminal.process.expect_exact("SG-TARGET-MISSING")
+        (installation / "gone").mkdir()
+        terminal.process.expect_exact("SG-TARGET-UNRECOGNISED")
+        terminal.process.sendintr()
+        code, text = terminal.finish()
+        assert code == 0
+        assert text.endswith("\x1b[?1049l"), "the screen is as it was"
+
+    def test_only_a_terminal_is_watched(self, sg: Sg, installation: Path) -> None:
+        result = sg("status", "--watch")
+        assert (result.returncode, result.stdout) == (2, "")
+
     def test_nothing_is_cut_on_a_narrow_terminal(self, installation: Path) -> None:
         _, text = Terminal("status", cwd=installation, columns=64).finish_plain()
         header, *lines = text.split("\n\n")[0].splitlines()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.status import TargetStatus, needs_a_person, overview, status_of
-from sluicegate.target import Sighting
+from sluicegate.target import Sighting, TargetKind
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
@@ -15,26 +17,44 @@ from sluicegate_cli.session import Session
 EXAMPLES = (
     ("status", "everything that sluicegate.toml names"),
     ("status orders", "one named target"),
+    ("status --watch", "all of them, as they get on"),
     ("status /data/orders/checkpoint", "what is this directory?"),
 )
 FINDINGS = ("SG-TARGET-",)
+_EVERY = 2.0
 
 
-def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> int:
+def run(
+    ctx: typer.Context,
+    target: TargetArgument = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="show it again and again, until Ctrl-C")
+    ] = False,
+    as_: AsOption = None,
+) -> int:
     """Show every named target, those that need a person first; or one target in depth.
 
     A target is a name from sluicegate.toml or a path. What it is, is detected and said. Spark
     checkpoints are verified as far as names and logs tell.
     """
     session = Session.of(ctx)
-    if target is None:
-        found = overview(session.config, session.home)
-        session.sink.show(_all(found))
-    else:
-        known = session.target(target, as_)
-        found = [status_of(session.config, Sighting(target, known.uri, known, ()))]
-        session.sink.show(_one(found[0]))
+    if watch:
+        session.sink.watch(lambda: _view(_look(session, target, as_), target), _EVERY)
+        return EXIT_DONE
+    found = _look(session, target, as_)
+    session.sink.show(_view(found, target))
     return ProblemsFound.exit_code if needs_a_person(found) else EXIT_DONE
+
+
+def _look(session: Session, target: str | None, kind: TargetKind | None) -> list[TargetStatus]:
+    if target is None:
+        return overview(session.config, session.home)
+    known = session.target(target, kind)
+    return [status_of(session.config, Sighting(target, known.uri, known, ()))]
+
+
+def _view(found: list[TargetStatus], target: str | None) -> View:
+    return _all(found) if target is None else _one(found[0])
 
 
 def _one(status: TargetStatus) -> View:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
-from sluicegate.errors import SluicegateError, StorageFailed
+from sluicegate.errors import SluicegateError, StorageFailed, UsageError
 from sluicegate_cli.output import printers
 from sluicegate_cli.output.view import View
 
 ERROR_SCHEMA = "sluicegate.error"
+_OWN_SCREEN, _BACK = "\x1b[?1049h", "\x1b[?1049l"
+_TOP, _REST, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Mode(Enum):
@@ -53,6 +57,26 @@ class Sink:
             case Mode.TABLE:
                 text = printers.as_tables(view, color=not self._no_color)
         self._write(text)
+
+    def watch(self, look: Callable[[], View], every: float) -> None:
+        """Show a result again and again on a screen of its own, until Ctrl-C."""
+        if self.mode is not Mode.TABLE:
+            raise UsageError(
+                "only a terminal can be watched", hint="leave --watch out; ask again with --json"
+            )
+        self._write(_OWN_SCREEN)
+        try:
+            while True:
+                text = printers.as_tables(look(), color=not self._no_color)
+                # Line by line over what was there: clearing first would flicker.
+                lines = text.splitlines()[: shutil.get_terminal_size().lines - 1]
+                self._write(_TOP + "".join(f"{line}{_REST}\n" for line in lines) + _BELOW)
+                time.sleep(every)
+        except KeyboardInterrupt:
+            # That is how one leaves.
+            return
+        finally:
+            self._write(_BACK)
 
     def note(self, text: str) -> None:
         """Tell the operator something that is not a result."""

@@ -103,7 +103,8 @@ class Planner:
     def _plan_reset(self, change: StreamChange) -> Plan:
         head = self._stream.chain.head()
         assert change.positions is not None
-        if not head.dedup:
+        # Where nothing was counted yet, nothing can be counted twice.
+        if head.sequence and not head.dedup:
             raise NeedsDedup(
                 f"{self._stream.name} keeps no dedup log, so what it reads again it would count "
                 "again; --skip-seen cannot work"
