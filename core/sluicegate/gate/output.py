@@ -162,8 +162,9 @@ class Sink:
                 return
             for link in self._links(head, _minus(head.lineage, settled or ())):
                 self._publish(link)
+            # Epochs since then were published one by one, also those that were taken back since.
             # Without knowing what was settled last, names tell what is there.
-            there = self._shown() if settled is None else settled
+            there = [*settled, (settled[-1][1] + 1, head.number)] if settled else self._shown()
             self._withdraw(_minus(there, head.lineage))
             fields = {"lineage": [list(span) for span in head.lineage]}
             self._storage.replace(_SETTLED, codec.encode(_LINEAGE, fields))
