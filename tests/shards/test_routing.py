@@ -77,6 +77,13 @@ def test_many_keys_of_many_lengths() -> None:
     assert shards_of(pa.array(keys), 256).tolist() == [shard_of(k, 256) for k in keys]
 
 
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 16, 36])
+def test_keys_that_are_all_as_long(length: int) -> None:
+    keys = [f"{i:0{length}}"[:length] for i in range(200)]
+    column = pa.array(["before", *keys])[1:]
+    assert shards_of(column, 2**31).tolist() == [shard_of(k, 2**31) for k in keys]
+
+
 @pytest.mark.parametrize("length", [65_536, 70_001])
 def test_one_long_key_costs_only_its_own_bytes(length: int) -> None:
     usual = pa.array([f"user-{i}" for i in range(100_000)])
