@@ -1,7 +1,6 @@
 """`sluicegate.toml`: what an installation calls its targets and streams.
 
-Every key is described once, in the tables below; checking, the commented example that
-`sluicegate init` writes, and sluicegate.toml(5) are all made from them.
+Its keys are described once, in `config_keys`.
 """
 
 from __future__ import annotations
@@ -13,76 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sluicegate.errors import ConfigInvalid, Corrupt, InvalidName, NotFound
+from sluicegate.config_keys import DEFAULT_HOME, GENERAL, MAINTAIN, STREAM, TARGET, Key
+from sluicegate.errors import ConfigInvalid, Corrupt, InvalidName, NotFound, UsageError
+from sluicegate.moments import parse_duration
 from sluicegate.storage import LocalStorage, validate_name
 
+__all__ = ["DEFAULT_HOME", "GENERAL", "MAINTAIN", "STREAM", "TARGET"]
 FILE_NAME = "sluicegate.toml"
-DEFAULT_HOME = ".sluicegate"
 _MAX_BYTES = 1024 * 1024
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key of the configuration: its type, an example, and what it does."""
-
-    name: str
-    type: type
-    example: str
-    doc: str
-    choices: tuple[str, ...] = ()
-    is_path: bool = False
-
-
-GENERAL = (
-    Key("home", str, f'"{DEFAULT_HOME}"', "directory that holds gated streams", is_path=True),
-    Key("default_stream", str, '"clicks"', "stream that commands work on when none is named"),
-    Key("read_only", bool, "false", "refuse every command that would change something"),
-    Key("require_reason", bool, "false", "demand --reason for every change"),
-    Key("audit_log", str, '"changes.jsonl"', "file that gets a line per change", is_path=True),
-)
-TARGET = (
-    Key(
-        "checkpoint",
-        str,
-        '"/data/orders/checkpoint"',
-        "a Spark checkpoint; this key or `offsets`",
-        is_path=True,
-    ),
-    Key(
-        "offsets",
-        str,
-        '"/data/orders/offsets"',
-        "a lock-file offset store; this key or `checkpoint`",
-        is_path=True,
-    ),
-    Key("sink", str, '"/data/orders/out"', "directory its file sink writes to", is_path=True),
-    Key("app", str, '"jobs/orders.py"', "application that `submit` starts", is_path=True),
-)
-STREAM = (
-    Key(
-        "source",
-        str,
-        '"/data/clicks/log"',
-        "required: embedded log, or kafka://host:port/topic",
-        is_path=True,
-    ),
-    Key("stamp", list, '["producer", "partition", "seq"]', "columns of the stamp; none: position"),
-    Key(
-        "columns",
-        dict,
-        '{ user = "string", price = "long" }',
-        "columns of a record: string, long, double or boolean",
-    ),
-    Key("key", str, '"user"', "column that decides the shard"),
-    Key("shards", int, "64", "number of shards, fixed for the life of the stream"),
-    Key("aggregates", dict, '{ clicks = "count", spent = "sum(price)" }', "state kept per key"),
-    Key("sink", str, '"/data/clicks/out"', "directory for the output", is_path=True),
-    Key("on_reject", str, '"keep"', "records without stamp or key", choices=("keep", "fail")),
-    Key("max_events", int, "1000000", "most events that one epoch reads"),
-    Key("offsets", str, '"/data/offsets"', "store that gets the positions too", is_path=True),
-    Key("app", str, '"jobs/clicks.py"', "application of your own that runs it", is_path=True),
-)
 _PLACES = ("checkpoint", "offsets")
 _TYPE_NAMES = {
     str: "text in quotes",
@@ -123,6 +63,16 @@ class NamedStream:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintain:
+    """The `[maintain]` table: what is kept, and how much a run may do; times are in seconds."""
+
+    keep: float = 7 * 86400.0
+    keep_links: int = 100
+    verify_seconds: int = 60
+    idle: float = 2 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A checked configuration; `path` is None when there is no file and all is default."""
 
@@ -132,6 +82,7 @@ class Config:
     read_only: bool = False
     require_reason: bool = False
     audit_log: str | None = None
+    maintain: Maintain = Maintain()
     targets: Mapping[str, NamedTarget] = field(default_factory=dict)
     streams: Mapping[str, NamedStream] = field(default_factory=dict)
 
@@ -181,6 +132,10 @@ def example() -> str:
         "",
         *_commented(GENERAL),
         "",
+        "# What `sluicegate maintain` keeps, and how much it may do.",
+        "# [maintain]",
+        *_commented(MAINTAIN),
+        "",
         "# A Spark checkpoint or an offset store, under a name that commands accept.",
         "# [targets.orders]",
         *_commented(TARGET),
@@ -204,8 +159,9 @@ class _Checker:
         self._path = path
 
     def config(self, raw: dict[str, Any]) -> Config:
-        named = {name: raw.pop(name, {}) for name in ("targets", "streams")}
+        named = {name: raw.pop(name, {}) for name in ("targets", "streams", "maintain")}
         general = self._keys(raw, GENERAL, "", also=tuple(named))
+        maintain = self._maintain(named["maintain"])
         targets = {n: self._target(n, t) for n, t in self._tables(named, "targets")}
         streams = {n: self._stream(n, t) for n, t in self._tables(named, "streams")}
         if twice := sorted(targets.keys() & streams.keys()):
@@ -216,7 +172,18 @@ class _Checker:
                 f"default_stream = {wanted!r}, but there is no [streams.{wanted}]"
                 + _nearest(wanted, streams)
             )
-        return Config(self._path, **general, targets=targets, streams=streams)
+        return Config(
+            self._path, **general, maintain=maintain, targets=targets, streams=streams
+        )
+
+    def _maintain(self, table: Any) -> Maintain:
+        if not isinstance(table, dict):
+            raise self._fault("maintain must be a table: [maintain]")
+        keys = self._keys(table, MAINTAIN, "maintain.")
+        for name, least in (("keep_links", 1), ("verify_seconds", 0)):
+            if keys.get(name, least) < least:
+                raise self._fault(f"maintain.{name} must be at least {least}")
+        return Maintain(**keys)
 
     def _tables(self, named: dict[str, Any], group: str) -> list[tuple[str, dict[str, Any]]]:
         tables = named[group]
@@ -269,7 +236,15 @@ class _Checker:
         if key.choices and value not in key.choices:
             allowed = " or ".join(f'"{choice}"' for choice in key.choices)
             raise self._fault(f'{where}{key.name} must be {allowed}, not "{value}"')
+        if key.is_duration:
+            return self._duration(key, value, where)
         return self._place(key, value, where) if key.is_path else value
+
+    def _duration(self, key: Key, value: str, where: str) -> float:
+        try:
+            return parse_duration(value)
+        except UsageError as e:
+            raise self._fault(f"{where}{key.name}: {e.message}", hint=e.hint) from e
 
     def _place(self, key: Key, value: str, where: str) -> str:
         if _URI.match(value):

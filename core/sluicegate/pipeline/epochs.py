@@ -132,7 +132,11 @@ class Epochs:
         # What is not durable in the log must not be counted: it might be written differently.
         self._gated.source.sync(end)
         self._step("ready")
-        link = self._gated.run.seal(epoch, nonce)
+        try:
+            link = self._gated.run.seal(epoch, nonce)
+        except StaleVersion:
+            self._gated.sink.drop(nonce)
+            raise
         self._step("sealed")
         return Done(link, counts, 0.0)
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sluicegate.pipeline")
 _GLANCE = 0.2
+_MAX_EVENTS = 5_000_000
 
 
 class _Stopping(Exception):
@@ -159,8 +160,9 @@ class Gate:
         starting = json.dumps(to_spark(run.link.positions))
         reader = self._spark.readStream.format(source.NAME).option(source.PATH, log.uri)
         reader = reader.option(source.STARTING, starting)
-        if settings.stream.max_events:
-            reader = reader.option(source.MAX_EVENTS, str(settings.stream.max_events))
+        # A backlog of days must not become one epoch that never ends.
+        most = settings.stream.max_events or _MAX_EVENTS
+        reader = reader.option(source.MAX_EVENTS, str(most))
         writer = reader.load().writeStream.queryName(settings.stream.name).foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(checkpoint))
         if settings.available_now:
