@@ -90,7 +90,7 @@ _sluicegate_at() {
         esac
         ;;
     status)
-        options=(--as --home --config --json --no-color -h --help)
+        options=(-w --watch --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;

@@ -341,6 +341,7 @@ complete -c sluicegate -n '__sluicegate_at "demo"' -l json -d 'print one JSON do
 complete -c sluicegate -n '__sluicegate_at "demo"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "demo"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "status" 0 0' -F
+complete -c sluicegate -n '__sluicegate_at "status"' -s w -l watch -d 'show it again and again, until Ctrl-C'
 complete -c sluicegate -n '__sluicegate_at "status"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "status"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "status"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'

@@ -33,7 +33,10 @@ def run(
 
     It knows the same before and after, which is proven before anything is replaced. With --retain,
     what is older is given up, and a floor is kept per producer: what arrives below it goes to the
-    rejects, never silently in or out. It runs beside a job and does not disturb it.
+    rejects, never silently in or out.
+
+    It runs beside a job and does not disturb it. A saved plan holds while the job goes on, until
+    the job itself has merged what the plan names, after 16 epochs at most (exit code 5).
     """
     session = Session.of(ctx)
     before = time.time() - parse_duration(retain) if retain is not None else None

@@ -107,8 +107,9 @@ def _filled(places: Column, room: int, order: Column | None) -> tuple[Column, Co
     kind = np.int32 if len(places) < 1 << 31 else np.int64
     rows = np.arange(len(places), dtype=kind)
     table = np.full(room, -1, kind)
-    # Backwards: of several rows for one place the one that is written last stays.
-    table[places[::-1]] = rows[::-1]
+    # Backwards: of several rows for one place the one that is written last stays. Copied, because
+    # numpy is fast only on indexes that lie in order.
+    table[places[::-1].copy()] = rows[::-1].copy()
     repeated = np.flatnonzero(table.take(places) != rows)
     if order is None or not len(repeated):
         return table, repeated
