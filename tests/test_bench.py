@@ -65,4 +65,4 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     command = [sys.executable, "bench", "nope"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert "chain, checkpoint, dedup, offsets, primitives, startup" in result.stderr
+    assert "chain, checkpoint, dedup, offsets, primitives, shards, startup" in result.stderr

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sluicegate
 from sluicegate import codec
 from sluicegate.errors import Corrupt, InvalidName, NotFound, UnsupportedFormat
 from sluicegate.shards.assignment import (
@@ -150,3 +153,13 @@ def test_what_is_none(
 def test_a_name_that_is_no_node() -> None:
     with pytest.raises(AssignmentInvalid, match="'z', which is no node"):
         from_names(["z"], {"a": 1})
+
+
+def test_the_example_of_the_format() -> None:
+    text = (Path(sluicegate.__file__).parent / "FORMAT.md").read_text()
+    (example,) = re.findall(r"an assignment of five shards.*?```hex\n(.*?)```", text, re.DOTALL)
+    data = bytes.fromhex("".join(line[10:57] for line in example.splitlines()))
+    found = decode(data, "FORMAT.md")
+    assert found.nodes == {"node-1": 1, "node-2": 2}
+    assert [shard for shard in range(5) if found.node_of(shard) == "node-2"] == [1, 3, 4]
+    assert encode(found) == data
