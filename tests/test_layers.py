@@ -22,7 +22,7 @@ LAYERS = [
     ("findings",),
     ("plan", "saved_plan", "journal"),
     ("java",),
-    ("home", "config"),
+    ("schedule", "config_keys", "home", "config"),
     ("positions", "reset", "lag"),
     ("target",),
     ("offsets",),
@@ -33,7 +33,7 @@ LAYERS = [
     ("chain",),
     ("gate",),
     ("pipeline",),
-    ("journals", "status", "doctor", "demo"),
+    ("journals", "status", "doctor", "demo", "maintenance"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_HOME = {
@@ -45,6 +45,7 @@ ONE_HOME = {
     "lz4": {"spark"},
     "xxhash": {"spark"},
     "google_crc32c": {"spark"},
+    "prometheus_client": {"maintenance"},
 }
 CLI_ONLY = {"typer", "rich", "sluicegate_cli"}
 PIPELINE_ONLY = {"pyspark"}

@@ -172,9 +172,7 @@ class _Checker:
                 f"default_stream = {wanted!r}, but there is no [streams.{wanted}]"
                 + _nearest(wanted, streams)
             )
-        return Config(
-            self._path, **general, maintain=maintain, targets=targets, streams=streams
-        )
+        return Config(self._path, **general, maintain=maintain, targets=targets, streams=streams)
 
     def _maintain(self, table: Any) -> Maintain:
         if not isinstance(table, dict):

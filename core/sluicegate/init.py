@@ -11,6 +11,7 @@ from sluicegate.errors import NotFound, UnsupportedFormat
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.offsets.reference import is_reference
 from sluicegate.plan import Action, Plan
+from sluicegate.schedule import Installation, commented
 from sluicegate.storage import LocalStorage, local_root, open_storage
 
 _MAKE_HOME = "make the home"
@@ -49,7 +50,7 @@ def plan_store(uri: str) -> Plan:
     return Plan(f"Make an offset store in {root}", tuple(actions))
 
 
-def apply_init(plan: Plan, reason: str | None) -> None:
+def apply_init(plan: Plan, reason: str | None, home_uri: str) -> None:
     """Make what the plan says; what somebody else made in the meantime is left as it is."""
     for action in plan.actions:
         if action.verb == _MAKE_HOME:
@@ -59,7 +60,12 @@ def apply_init(plan: Plan, reason: str | None) -> None:
         else:
             path = Path(action.place)
             storage = LocalStorage.create(path.parent)
-            storage.put_if_absent(path.name, config.example().encode())
+            storage.put_if_absent(path.name, _example(path, home_uri).encode())
+
+
+def _example(path: Path, home_uri: str) -> str:
+    """A commented configuration, with how to run the maintenance of this very installation."""
+    return f"{config.example()}\n{commented(Installation.of(path, local_root(home_uri)))}"
 
 
 def _what_is_there(root: Path) -> str:

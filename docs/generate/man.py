@@ -85,6 +85,7 @@ def example_file() -> str:
     """A short configuration, made of the first key of every table."""
     tables = (
         ("", config.GENERAL),
+        ("[maintain]", config.MAINTAIN),
         ("[targets.orders]", config.TARGET),
         ("[streams.clicks]", config.STREAM),
     )
@@ -136,6 +137,11 @@ def _configuration() -> str:
         (config.FILE_NAME, 5, "configuration of Sluicegate"),
         ["DESCRIPTION", *_paragraphs(_ABOUT_FILE)],
         ["GENERAL KEYS", *_keys(config.GENERAL)],
+        [
+            "MAINTAIN",
+            *_paragraphs("The table `[maintain]` says what `sluicegate maintain` keeps and does."),
+            *_keys(config.MAINTAIN),
+        ],
         [
             "TARGETS",
             *_paragraphs("A table `[targets.NAME]` names one Spark checkpoint or offset store."),

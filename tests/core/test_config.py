@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 
 from sluicegate.config import (
     GENERAL,
+    MAINTAIN,
     STREAM,
     TARGET,
     Config,
@@ -84,6 +85,11 @@ WRONG = {
     '[targets.a]\ncheckpoint="x"\n[streams.a]\nsource="x"': "both a target and a stream",
     '[streams.clicks]\nsource="x"\n[default]\n': "unknown key default",
     'default_stream = "click"\n[streams.clicks]\nsource = "x"': "did you mean 'clicks'?",
+    "maintain = 1": "maintain must be a table: [maintain]",
+    '[maintain]\nkeep = "7"': "maintain.keep: '7' is not a duration",
+    "[maintain]\nkeep = 7": "maintain.keep must be text in quotes, not 7",
+    "[maintain]\nkeep_links = 0": "maintain.keep_links must be at least 1",
+    "[maintain]\nkep = 1": "unknown key maintain.kep; did you mean 'keep'?",
     "home = \n": "line 1, column 8",
     "a = 1\na = 2\n": "line 2",
 }
@@ -119,7 +125,7 @@ def test_any_bytes_give_a_configuration_or_our_error(data: bytes) -> None:
 def test_the_example_sets_nothing_and_every_line_of_it_works() -> None:
     assert parse(example()) == Config(path=WHERE)
     lines = [line.removeprefix("# ") for line in example().splitlines() if " = " in line]
-    keys = [key.name for key in (*GENERAL, *TARGET, *STREAM)]
+    keys = [key.name for key in (*GENERAL, *MAINTAIN, *TARGET, *STREAM)]
     assert [line.split(" = ")[0] for line in lines] == keys
     for line in lines:
         assert tomli.loads(line)

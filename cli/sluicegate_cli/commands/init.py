@@ -64,8 +64,9 @@ def run(
         _begin(session, stream, offsets, from_)
         return
     config_path = session.config_path or Path(FILE_NAME)
-    plan = plan_init(session.home, config_path) if store is None else plan_store(store)
-    session.change(plan, lambda approval: apply_init(plan, approval.reason))
+    home = session.home
+    plan = plan_init(home, config_path) if store is None else plan_store(store)
+    session.change(plan, lambda approval: apply_init(plan, approval.reason, home))
 
 
 def _begin(session: Session, name: str, offsets: str | None, edge: Edge | None) -> None:

@@ -1,19 +1,22 @@
 """Retention and collection: what is given up, and removing what nothing refers to any more.
 
 Prune seals a floor first and unlinks below it afterwards, oldest first; so whatever interrupts it,
-what is left is a whole chain and some files that the next sweep removes. Whoever removes holds the
-collect lock exclusively and reads the head inside it.
+what is left is a whole chain and some files that the next sweep removes. Whoever removes links or
+blobs holds the collect lock exclusively and reads the head inside it, and lets go of it in between,
+so that a job never waits long.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from sluicegate import units
 from sluicegate.blobs import Blobs, Ref, Stored
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Link, key_of
@@ -27,8 +30,11 @@ from sluicegate.locks import FileLock
 from sluicegate.state import manifest
 from sluicegate.storage import Stat
 
+Item = TypeVar("Item")
 GRACE = 24 * 3600.0
 """How old an orphan must be: an epoch that is being computed has blobs no link refers to yet."""
+_PORTION = 256
+"""How many files are removed before whoever waits to append gets a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,22 @@ class Swept:
     bytes: int = 0
     temporary: int = 0
     locks: int = 0
+    runs: int = 0
 
     def __bool__(self) -> bool:
-        return any((self.links, self.blobs, self.temporary, self.locks))
+        return any((self.links, self.blobs, self.temporary, self.locks, self.runs))
+
+    @property
+    def shown(self) -> str:
+        """For people: what there is of each."""
+        counts = (
+            (self.links, f"{self.links:,} links below the floor"),
+            (self.blobs, f"{self.blobs:,} blobs ({units.size(self.bytes)})"),
+            (self.temporary, f"{self.temporary:,} unfinished files"),
+            (self.locks, f"{self.locks:,} locks of runs that are over"),
+            (self.runs, f"{self.runs:,} directories of runs that are over"),
+        )
+        return ", ".join(text for count, text in counts if count)
 
 
 def prune(
@@ -88,11 +107,13 @@ class _Garbage:
     blobs: list[tuple[Stored, int]]
     temporary: list[Path]
     locks: list[Path]
+    runs: list[Path]
 
     @property
     def swept(self) -> Swept:
         size = sum(size for _, size in self.blobs)
-        return Swept(len(self.links), len(self.blobs), size, len(self.temporary), len(self.locks))
+        others = (len(self.temporary), len(self.locks), len(self.runs))
+        return Swept(len(self.links), len(self.blobs), size, *others)
 
 
 def sweep(stream: Stream, *, grace: float = GRACE, dry_run: bool = False) -> Swept:
@@ -103,18 +124,34 @@ def sweep(stream: Stream, *, grace: float = GRACE, dry_run: bool = False) -> Swe
     garbage = _look(stream, grace)
     if dry_run or not garbage.swept:
         return garbage.swept
+    for links in _portions(garbage.links):
+        with _removing(stream):
+            for key in links:
+                stream.storage.delete(key)
+    blobs, size = 0, 0
+    for portion in _portions(garbage.blobs):
+        with _removing(stream) as head:
+            newer = {ref.digest for ref in live_refs(stream, head, above=garbage.seen.number)}
+            for blob, length in portion:
+                if _old(stream, blob, newer, garbage.limit_ns):
+                    stream.storage.delete(blob.key)
+                    blobs, size = blobs + 1, size + length
+    _remove_leftovers(stream, garbage)
+    return replace(garbage.swept, blobs=blobs, bytes=size)
+
+
+@contextmanager
+def _removing(stream: Stream) -> Iterator[Link]:
+    """While nobody appends: the head, which HEAD names, so that what is below may go."""
     with stream.collecting():
         head = stream.chain.open_head()
-        newer = {ref.digest for ref in live_refs(stream, head, above=garbage.seen.number)}
-        blobs = [
-            (blob, size)
-            for blob, size in garbage.blobs
-            if _old(stream, blob, newer, garbage.limit_ns)
-        ]
-        garbage = replace(garbage, blobs=blobs)
         stream.chain.settle(head)
-        _remove(stream, garbage)
-    return garbage.swept
+        yield head
+
+
+def _portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), _PORTION):
+        yield items[start : start + _PORTION]
 
 
 def _look(stream: Stream, grace: float) -> _Garbage:
@@ -137,14 +174,17 @@ def _look(stream: Stream, grace: float) -> _Garbage:
             [(blob, found.size) for blob, found in stored if found],
             list(old_temporaries(stream, limit)),
             list(old_run_locks(stream, seen, limit)),
+            list(old_runs(stream, limit)),
         )
 
 
-def _remove(stream: Stream, garbage: _Garbage) -> None:
-    for key in (*garbage.links, *(blob.key for blob, _ in garbage.blobs)):
-        stream.storage.delete(key)
+def _remove_leftovers(stream: Stream, garbage: _Garbage) -> None:
     for path in garbage.temporary:
         path.unlink(missing_ok=True)
+    for path in garbage.runs:
+        # Inside the lock: a run that is started anew under its name would write there.
+        with suppress(Locked), stream.run_lock(path.name).hold(timeout=0, note=False):
+            shutil.rmtree(path, ignore_errors=True)
     for path in garbage.locks:
         # Inside it: a run that takes it now would hold a lock that nobody can see.
         with suppress(Locked), FileLock(path).hold(timeout=0, note=False):
@@ -213,6 +253,14 @@ def old_run_locks(stream: Stream, head: Link, limit_ns: float) -> Iterator[Path]
         if run == head.writer or not _is_old(path, limit_ns):
             continue
         if not stream.run_lock(run).is_held():
+            yield path
+
+
+def old_runs(stream: Stream, limit_ns: float) -> Iterator[Path]:
+    """What Spark wrote for runs that were killed; a run that ends removes its own."""
+    directory = stream.storage.local_path("runs")
+    for path in sorted(directory.iterdir()) if directory and directory.is_dir() else ():
+        if path.is_dir() and _is_old(path, limit_ns) and not stream.run_lock(path.name).is_held():
             yield path
 
 

@@ -133,14 +133,7 @@ class Planner:
             which = f"{head.floor} to {floor - 1}, {count} of them"
             actions.append(Action("give up", "links", which, head.floor, floor))
         elif swept := collect.sweep(self._stream, dry_run=True):
-            actions.append(
-                Action(
-                    "remove",
-                    "leftovers",
-                    f"{swept.links} links, {swept.blobs} blobs ({units.size(swept.bytes)}), "
-                    f"{swept.temporary} unfinished files",
-                )
-            )
+            actions.append(Action("remove", "leftovers", swept.shown))
         told = [
             f"The oldest link that can be gone back to will be {floor}. This cannot be undone.",
             "Blobs that nothing refers to any more are removed when they are a day old.",

@@ -20,7 +20,9 @@ from sluicegate.gate.survey import look_at, survey
 from sluicegate.storage import LocalStorage
 
 CURSOR = "verify.cursor"
-_CURSOR_FORMAT = codec.Format("cursor", 1, 4096)
+_CURSOR_FORMAT = codec.Format("cursor", 1, 64 * 1024)
+_KEPT = 256
+"""How many bad blobs are remembered; with more of them there is enough to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,43 +145,51 @@ def _read(
     result: Verified,
     on_progress: Callable[[int, int], None],
 ) -> list[Bad]:
-    """Read content in the order of digests, from where the last check ran out of time."""
+    """Read content in the order of digests, from where the last check ran out of time.
+
+    What was bad then is read first, so that it is told until it is mended.
+    """
     budgeted = reading.max_duration is not None
     cursor = _load_cursor(stream, reading.subset) if budgeted else Cursor(reading.subset.shown)
     if budgeted:
         # Before the work, so that it is not done in vain where nothing can be remembered.
         _save_cursor(stream, cursor)
-    todo = [ref for ref in refs if reading.subset.has(ref) and ref.digest > cursor.after]
+    again = [ref for ref in refs if ref.digest in cursor.bad]
+    fresh = (ref for ref in refs if reading.subset.has(ref) and ref.digest > cursor.after)
+    todo = [*again, *(ref for ref in fresh if ref.digest not in cursor.bad)]
     deadline = time.monotonic() + (reading.max_duration or 0.0)
     total = sum(ref.size for ref in todo)
     found: list[Bad] = []
-    for ref in todo:
+    last = cursor.after
+    for number, ref in enumerate(todo):
         # At least one each time, so that the smallest budget comes to an end some day.
-        if budgeted and result.read_blobs and time.monotonic() >= deadline:
+        if budgeted and number > len(again) and time.monotonic() >= deadline:
             result.resume = True
             break
         if bad := look_at(stream.blobs, ref, read=True):
             found.append(bad)
         result.read_blobs += 1
         result.read_bytes += ref.size
-        cursor = replace(cursor, after=ref.digest)
+        last = ref.digest if number >= len(again) else last
         on_progress(result.read_bytes, total)
     else:
         whole = reading.subset.parts == 1
-        cursor = replace(cursor, after="", complete=time.time() if whole else cursor.complete)
+        last, cursor = "", replace(cursor, complete=time.time() if whole else cursor.complete)
     result.last_complete = cursor.complete
     if budgeted:
-        _save_cursor(stream, cursor)
+        bad = tuple(each.ref.digest for each in found[:_KEPT])
+        _save_cursor(stream, replace(cursor, after=last, bad=bad))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a check of one subset came, and when the whole content was last read to its end."""
+    """How far a check of one subset came, what was bad, and when the whole was last read."""
 
     subset: str
     after: str = ""
     complete: float | None = None
+    bad: tuple[str, ...] = ()
 
 
 def _load_cursor(stream: Stream, subset: Subset) -> Cursor:
@@ -190,8 +200,14 @@ def _load_cursor(stream: Stream, subset: Subset) -> Cursor:
         # It only saves work.
         return Cursor(subset.shown)
     match fields:
-        case {"subset": str(of), "after": str(after), "complete": None | float() as complete}:
-            return Cursor(subset.shown, after if of == subset.shown else "", complete)
+        case {
+            "subset": str(of),
+            "after": str(after),
+            "complete": None | float() as complete,
+            "bad": [*bad],
+        }:
+            where = after if of == subset.shown else ""
+            return Cursor(subset.shown, where, complete, tuple(map(str, bad)))
     return Cursor(subset.shown)
 
 
@@ -201,12 +217,18 @@ def _save_cursor(stream: Stream, cursor: Cursor) -> None:
         return
     try:
         # Also from a read-only look: it is no part of the stream.
-        LocalStorage(root).replace(CURSOR, codec.encode(_CURSOR_FORMAT, asdict(cursor)))
+        fields = asdict(cursor) | {"bad": list(cursor.bad)}
+        LocalStorage(root).replace(CURSOR, codec.encode(_CURSOR_FORMAT, fields))
     except SluicegateError as e:
         raise StorageFailed(
             f"how far the check came cannot be remembered: {e.message}",
             hint="make the stream's directory writable, or leave --max-duration out",
         ) from e
+
+
+def last_complete(stream: Stream) -> float | None:
+    """When all content was last read to its end, in portions or at once within a budget."""
+    return _load_cursor(stream, Subset()).complete
 
 
 def shown_complete(result: Verified) -> str:
