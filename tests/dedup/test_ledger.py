@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sluicegate.dedup import intervals, judge, segment
+from sluicegate.dedup import batch, intervals, judge, packed, segment
 from sluicegate.dedup.intervals import Intervals, Lookup
+from sluicegate.dedup.keys import Coded
 from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Entries, Ledger, ledger_of
 from sluicegate.dedup.stamp import Stamp, StampInvalid, Stamps
 from tests.dedup.batches import (
@@ -210,6 +211,22 @@ class TestBatches:
         expected[sooner] = Ledger().insert(stamps([batch[i] for i in sooner])).verdicts
         assert Ledger().insert(stamps(batch), order=order).verdicts.tolist() == expected.tolist()
         assert Ledger().check(stamps(batch), order=order).tolist() == expected.tolist()
+
+    @pytest.mark.parametrize("ordered", [False, True])
+    @pytest.mark.parametrize("seed", range(4))
+    def test_a_table_finds_what_sorting_finds(self, seed: int, ordered: bool) -> None:
+        chance = np.random.default_rng(seed)
+        codes, count = chance.integers(0, 50, 20_000), 60
+        # Some codes are not used, and keys come in no order; of some keys the last numbers.
+        coded = Coded(codes, chance.permutation(1000)[:count])
+        numbers = chance.integers(0, 900, len(codes)) + np.where(codes % 2, TOP - 899, seed)
+        order = chance.integers(0, 1000, len(codes)) if ordered else None
+        found = batch._from_table(coded, numbers, order)
+        assert found
+        runs, *rest = packed.found(coded.by_row(), numbers, order)
+        assert found[0].equals(runs)
+        assert [each.tolist() for each in found[1:3]] == [each.tolist() for each in rest[:2]]
+        assert found[3].tolist() == sorted(rest[2].tolist())
 
 
 class TestStamp:
