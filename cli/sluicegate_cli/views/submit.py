@@ -81,7 +81,8 @@ def failure_lines(outcome: Outcome) -> list[str]:
 def summary(outcome: Outcome) -> str:
     """A job that ended well, in one line."""
     tally = outcome.tally
-    done = f": {tally.batches:,} batches, {tally.rows:,} rows" if tally.batches else ""
+    what = "epochs" if tally.last and tally.last.counts is not None else "batches"
+    done = f": {tally.batches:,} {what}, {tally.rows:,} rows" if tally.batches else ""
     return f"Done in {units.duration(outcome.ended.seconds)}{done}. Log: {outcome.log}"
 
 
