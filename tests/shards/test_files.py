@@ -213,6 +213,16 @@ class TestKafka:
         partitions = self.reassigned(membership.leave(joined, ["1"]))
         assert not any(1 in each["replicas"] for each in partitions)
 
+    def test_what_is_copied_is_told(self) -> None:
+        found = parse(json.dumps(KAFKA), "it")
+        left = found.refined(membership.leave(found.assignment, ["2"]))
+        assert found.told(left) == [
+            "0 partitions are copied to a new leader; 1 get one that is a replica already.",
+            "2 followers on brokers that leave are replaced, and copied.",
+        ]
+        joined = found.refined(membership.join(found.assignment, {"4": 1}))
+        assert found.told(joined)[0].startswith("1 partitions are copied")
+
     def test_too_few_brokers_are_refused(self) -> None:
         found = parse(json.dumps(KAFKA), "it")
         made = membership.leave(found.assignment, ["2", "3"])

@@ -40,7 +40,7 @@ def shards_view(found: Shards, weights: Column | None, measure: str | None, *, b
         "assignment_version": made.version if found.stream or made.version else None,
         "n_shards": made.n_shards,
         "nodes": dict(made.nodes),
-        "owners": [made.names[owner] if owner >= 0 else None for owner in made.owners.tolist()],
+        "owners": made.owner_names(),
         "measure": measure or "shards",
         "loads": dict(zip(made.names, made.loads(weights).tolist(), strict=True)),
         "imbalance": uneven,

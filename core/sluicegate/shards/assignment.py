@@ -111,6 +111,12 @@ class Assignment:
         owner = int(self.owners[shard])
         return None if owner == NOBODY else self.names[owner]
 
+    def owner_names(self) -> list[str | None]:
+        """The node that owns each shard; None where nobody does."""
+        # The last is for -1.
+        names = [*self.nodes, None]
+        return [names[owner] for owner in self.owners.tolist()]
+
     def owner(self, key: str) -> str:
         """The node that owns the shard of a key, or `NoNodes`."""
         shard = shard_of(key, self.n_shards)

@@ -147,9 +147,7 @@ class FileJournal:
             return _Meaning([], [], text, "")
         cost = partial(before.cost, made.after)
         actions = told.actions_of(made, proposal.measure, before.label, cost)
-        said = told.consequences_of(made, proposal)
-        if not before.keeps_capacities and any(n != 1 for n in made.after.nodes.values()):
-            said.append("The file cannot hold capacities: name them again the next time.")
+        said = [*told.consequences_of(made, proposal), *before.told(made)]
         summary = told.summary_of(made, change.note)
         return _Meaning(actions, said, before.with_assignment(made.after), summary)
 

@@ -53,6 +53,14 @@ class AssignmentFile:
         """A plan as good as this one that costs the system less, if there is one."""
         return kafka.with_few_copies(self.raw, plan) if self.form == "kafka" else plan
 
+    def told(self, plan: RebalancePlan) -> list[str]:
+        """What a plan means for the system that the file is for."""
+        if self.form == "kafka":
+            return kafka.told(self.raw, plan)
+        if not self.keeps_capacities and any(size != 1 for size in plan.after.nodes.values()):
+            return ["The file cannot hold capacities: name them again the next time."]
+        return []
+
     @property
     def keeps_capacities(self) -> bool:
         """Whether the file can say that nodes differ, or have no shards."""
@@ -60,7 +68,7 @@ class AssignmentFile:
 
     def with_assignment(self, after: Assignment) -> str:
         """The text of the file with another assignment."""
-        owners: list[str | None] = [after.node_of(shard) for shard in range(after.n_shards)]
+        owners = after.owner_names()
         if self.form == "kafka":
             return kafka.rendered(kafka.reassigned(self.raw, after))
         if self.form == "csv":

@@ -50,10 +50,26 @@ def label(document: Mapping[str, Any], shard: int) -> str:
 
 def cost(document: Mapping[str, Any], after: Assignment, shard: int) -> str:
     """What it costs to give a partition its new leader."""
-    leader = _leader(after, shard)
+    leader = _leaders(after)[shard]
     if leader in document["partitions"][shard]["replicas"]:
         return "only the leader changes, which is a replica already"
     return f"copies the partition to {leader}"
+
+
+def told(document: Mapping[str, Any], plan: RebalancePlan) -> list[str]:
+    """What a plan means for the brokers."""
+    copies, count = _copies(document, plan), len(plan.moved)
+    followers = sum(
+        len(set(new["replicas"][1:]) - set(old["replicas"]))
+        for old, new in zip(
+            document["partitions"], reassigned(document, plan.after)["partitions"], strict=True
+        )
+    )
+    known = f"{count - copies:,} get one that is a replica already"
+    said = [f"{copies:,} partitions are copied to a new leader; {known}."]
+    if followers:
+        said.append(f"{followers:,} followers on brokers that leave are replaced, and copied.")
+    return said
 
 
 def with_few_copies(document: Mapping[str, Any], plan: RebalancePlan) -> RebalancePlan:
@@ -99,15 +115,15 @@ def _preferring(document: Mapping[str, Any], plan: RebalancePlan) -> list[int]:
 
 
 def _copies(document: Mapping[str, Any], plan: RebalancePlan) -> int:
-    parts = document["partitions"]
-    moved = plan.moved.tolist()
-    return sum(_leader(plan.after, shard) not in parts[shard]["replicas"] for shard in moved)
+    parts, leaders = document["partitions"], _leaders(plan.after)
+    return sum(leaders[shard] not in parts[shard]["replicas"] for shard in plan.moved.tolist())
 
 
 def reassigned(document: Mapping[str, Any], after: Assignment) -> dict[str, Any]:
     """The document with other leaders, and without the brokers that are not there any more."""
     known = {_broker(name): capacity for name, capacity in after.nodes.items()}
-    led = [_led_by(each, _leader(after, s)) for s, each in enumerate(document["partitions"])]
+    leaders = _leaders(after)
+    led = [_led_by(each, leaders[s]) for s, each in enumerate(document["partitions"])]
     held = Counter(broker for each in led for broker in each["replicas"] if broker in known)
     return {**document, "partitions": [_without_gone(each, known, held) for each in led]}
 
@@ -175,11 +191,11 @@ def _replaced(each: Mapping[str, Any], at: int, broker: int) -> dict[str, Any]:
     return found
 
 
-def _leader(after: Assignment, shard: int) -> int:
-    name = after.node_of(shard)
-    if name is None:
+def _leaders(after: Assignment) -> list[int]:
+    if not after.nodes or not after.is_whole:
         raise AssignmentInvalid("a partition cannot be without a leader")
-    return _broker(name)
+    brokers = [_broker(name) for name in after.nodes]
+    return [brokers[owner] for owner in after.owners.tolist()]
 
 
 def _broker(name: str) -> int:
