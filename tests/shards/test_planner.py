@@ -299,6 +299,18 @@ def test_weights_are_balanced_with_few_moves() -> None:
     assert partly[-1] < 0.5 * partly[0]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_no_move_by_weight_could_be_left_out(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    count = int(chance.integers(5, 80))
+    current = Assignment(count, nodes_of(6), chance.integers(0, 6, count))
+    weights = chance.lognormal(0, 1, count)
+    made = plan(current, nodes_of(7), weights, max_imbalance=0.2)
+    loads, limit = made.after.loads(weights), weights.sum() / 7 * 1.2
+    for shard in made.moved.tolist() if made.reached else ():
+        assert loads[current.owners[shard]] + weights[shard] > limit
+
+
 def test_a_shard_that_is_too_heavy_is_told_and_the_rest_is_balanced_around_it() -> None:
     weights = np.array([100.0] + [1.0] * 99)
     made = plan(Assignment.unowned(100), nodes_of(4), weights)

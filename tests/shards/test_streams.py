@@ -281,6 +281,13 @@ def test_a_damaged_proposal_is_told(where: int, other: str) -> None:
     assert found.after.n_shards == 2
 
 
+def test_weights_of_other_shards_are_no_proposal() -> None:
+    for weights in ([1.0], [1.0, 2.0, 3.0], [1.0, -1.0]):
+        other = Proposal(from_names(["a", "a"]), weights=np.array(weights)).to_text()
+        with pytest.raises(Corrupt, match="does not hold an assignment"):
+            Proposal.from_text(other)
+
+
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", good[:-1], good.replace('"join"', '"x"')])
 def test_what_is_no_proposal(text: str | None) -> None:
     with pytest.raises(Corrupt, match="does not hold an assignment"):

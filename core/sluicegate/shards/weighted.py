@@ -139,15 +139,19 @@ class _Balance:
 
     def return_what_can_stay(self, owners: Column) -> None:
         """Undo the moves that the limits do not need; the lightest shards first."""
-        moved = np.flatnonzero((self.owners != owners) & (owners != NOBODY))
-        if not self.is_within or len(moved) > _BULK:
-            return
-        for shard in moved[np.argsort(self._weights[moved], kind="stable")].tolist():
-            home = int(owners[shard])
-            if self._loads[home] + self._weights[shard] <= self._limits[home]:
-                self._take(np.array([shard]))
-                self._give(np.array([shard]), np.array([home]))
-        self._recount()
+        returned = self.is_within
+        while returned:
+            moved = np.flatnonzero((self.owners != owners) & (owners != NOBODY))
+            moved = moved[np.argsort(self._weights[moved], kind="stable")][:_BULK]
+            returned = False
+            for shard in moved.tolist():
+                home = int(owners[shard])
+                if self._loads[home] + self._weights[shard] <= self._limits[home]:
+                    self._take(np.array([shard]))
+                    self._give(np.array([shard]), np.array([home]))
+                    # Where it was there is room now, perhaps for another that came from there.
+                    returned = True
+            self._recount()
 
     def _best_move(self, donor: int, receivers: list[int]) -> tuple[Column, Column] | None:
         shards = self._of(donor)
