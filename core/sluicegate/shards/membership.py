@@ -80,7 +80,8 @@ def leave(
 def resize(current: Assignment, capacities: Mapping[str, int]) -> dict[str, int]:
     """The nodes with other capacities for some."""
     if unknown := sorted(capacities.keys() - current.nodes.keys()):
-        raise NodeUnknown(f"there is no node {', '.join(unknown)}")
+        known = ", ".join(current.names) or "none"
+        raise NodeUnknown(f"there is no node {', '.join(unknown)}", hint=f"the nodes are: {known}")
     return {**current.nodes, **capacities}
 
 
