@@ -29,6 +29,7 @@ from sluicegate.shards.planner import RebalancePlan
 from sluicegate.shards.proposal import UNDO, Proposal
 from sluicegate.shards.weights import WeightsInvalid, column_of
 from sluicegate.state import manifest
+from sluicegate.state.aggregates import events_in
 
 
 def shard_count(link: Link) -> int:
@@ -168,10 +169,15 @@ def _keys(stream: Stream, link: Link) -> Mapping[int, float]:
     return {shard: table.num_rows if table else 0 for shard, table in contents.items()}
 
 
+def _events(stream: Stream, link: Link) -> Mapping[int, float]:
+    contents = {s: manifest.contents(stream.blobs, r) for s, r in shards_of(stream, link).items()}
+    return {shard: events_in(table) if table else 0 for shard, table in contents.items()}
+
+
 def _bytes(stream: Stream, link: Link) -> Mapping[int, float]:
     return {s: sum(ref.size for ref in refs) for s, refs in shards_of(stream, link).items()}
 
 
 Measure: TypeAlias = Callable[[Stream, Link], Mapping[int, float]]
-MEASURES: dict[str, Measure] = {"keys": _keys, "bytes": _bytes}
+MEASURES: dict[str, Measure] = {"events": _events, "keys": _keys, "bytes": _bytes}
 """What can be said of the shards at a link: shard → how much; those without any may be left out."""

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sluicegate.blobs import Ref
 from sluicegate.chain.link import Link
 from sluicegate.dedup.ledger import ledger_of, overlap
 from sluicegate.errors import ProblemsFound, StaleVersion
 from sluicegate.gate import segments
 from sluicegate.gate.description import Description
 from sluicegate.gate.drafts import Epoch
-from sluicegate.gate.gate import Run
+from sluicegate.gate.gate import Gate, Run
 from sluicegate.gate.output import DATA, REJECTS, Output, Sink, encode
 from sluicegate.gate.rebalance import assignment_at
+from sluicegate.gate.sealed import state_backend
 from sluicegate.log.log import Log
 from sluicegate.pipeline import computing, tasks
 from sluicegate.pipeline.computing import Told
@@ -31,7 +33,6 @@ from sluicegate.pipeline.records import Shape
 from sluicegate.pipeline.source import complete
 from sluicegate.pipeline.work import Slice, Work
 from sluicegate.positions import Positions
-from sluicegate.state.backends import complete as every_shard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,12 +188,13 @@ class Epochs:
         return np.arange(assignment.n_shards) % count, count
 
     def _epoch(self, head: Link, end: Positions, work: Work, told: Told) -> Epoch:
-        blobs = self._gated.run.stream.blobs
-        partials = {}
+        stream = self._gated.run.stream
+        partials: Mapping[int, Ref] = {}
         if work.shape.key is not None:
-            partials = dict(every_shard(told.shards, head.epoch + 1, range(work.shards)))
-            for ref in partials.values():
-                blobs.check(ref, read=True)
+            # One for each attempt: what an attempt said that was given up does not count.
+            backend = state_backend(Gate(stream))
+            backend.accept(head.epoch + 1, head.version, told.shards)
+            partials = backend.epoch_complete(head.epoch + 1, range(work.shards))
         seen = ledger_of(*told.seen).entries()
         return Epoch(
             start=head.positions,
@@ -201,7 +203,7 @@ class Epochs:
             partials=partials,
             version=head.version,
             generation=head.generation,
-            stamps=segments.put(blobs, seen) if work.judged else None,
+            stamps=segments.put(stream.blobs, seen) if work.judged else None,
             number=head.epoch + 1,
         )
 

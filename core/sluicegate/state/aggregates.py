@@ -92,6 +92,15 @@ def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
     return pa.table(columns)
 
 
+def events_in(state: Table) -> int:
+    """How many events a state has counted; of other state, one for each key."""
+    import pyarrow.compute as pc
+
+    if EVENTS not in state.column_names:
+        return int(state.num_rows)
+    return int(pc.sum(state[EVENTS]).as_py() or 0)
+
+
 def rows(
     state: Table, aggregates: Sequence[Aggregate], keys: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:

@@ -56,6 +56,14 @@ class BlobStateBackend:
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
         self._say(shard, epoch, version, None)
 
+    def accept(self, epoch: int, version: int, said: Mapping[int, Ref | None]) -> None:
+        """Take over what tasks say of their shards: a partial that they stored, or unchanged."""
+        standing = self._sealed.standing(epoch)
+        check_version(version, standing.version)
+        for shard, ref in said.items():
+            _is_sealed(standing.partials, shard, epoch, ref)
+            self._attempt.say(shard, epoch, ref, standing.newest)
+
     def _say(self, shard: int, epoch: int, version: int, ref: Ref | None) -> bool:
         """Keep what a shard says; whether just that is sealed already."""
         standing = self._sealed.standing(epoch)
