@@ -1,0 +1,95 @@
+"""The README's tour is true: its commands are run, in order, and print what it says.
+
+After a change of what a command prints, `SG_TOUR=write pytest tests/docs/test_tour.py` writes what
+is printed now into the README; read the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sluicegate_cli import table
+from tests.docs.tour import Step, Story, agree, rewritten, run, stories, write
+from tests.docs.tour_scenes import SCENES
+from tests.docs.tour_world import ROOT, World, world
+
+README = ROOT / "README.md"
+WRITES = os.environ.get("SG_TOUR") == "write"
+
+
+def read() -> list[Story]:
+    return stories(README.read_text(encoding="utf-8").split("\n"))
+
+
+def play(world: World, story: Story) -> list[tuple[Step, list[str]]]:
+    """Every step of a story with what it printed here."""
+    scene = SCENES[story.heading]
+    scene.made(world)
+    played = []
+    for step in story.steps:
+        for beginning, happens in scene.before.items():
+            if step.command.startswith(beginning):
+                happens(world)
+        played.append((step, run(world, step)))
+    return played
+
+
+def test_every_story_has_a_scene() -> None:
+    assert [story.heading for story in read()] == list(SCENES)
+
+
+@pytest.mark.parametrize("heading", SCENES)
+def test_story(heading: str, lab: Path) -> None:
+    [story] = [story for story in read() if story.heading == heading]
+    with world(SCENES[heading].now, lab) as here:
+        played = play(here, story)
+        if WRITES:
+            changes = {(s.start, s.end): rewritten(here, s.printed, new) for s, new in played}
+            write(README, changes)
+            return
+        for step, printed in played:
+            told = "\n".join(printed)
+            assert agree(here, step.printed, printed), f"{step.command}\nprints:\n{told}"
+
+
+def test_every_story_changes_something_and_takes_it_back() -> None:
+    for story in read():
+        commands = [step.command for step in story.steps]
+        assert all(table.is_known(command) for command in commands)
+        if story.heading != "Move the checkpoint":
+            assert commands[-1].startswith("sluicegate undo"), story.heading
+
+
+def test_what_differs_is_noticed(tmp_path: Path) -> None:
+    here = World(tmp_path, "2026-11-16T14:40:00Z", tmp_path)
+    printed = ["batch 9, 12 s ago", "", "planned at 2026-11-16T13:51:07Z", "pid 17", "last"]
+    for wanted in (
+        ("batch 9, 3 h 2 min ago", "planned at  2026-11-16T13:51:07Z", "pid 4711", "last"),
+        ("batch 9, 1 s ago", "…", "last"),
+        ("…",),
+    ):
+        assert agree(here, wanted, printed)
+        assert rewritten(here, wanted, printed) == list(wanted)
+    other: tuple[str, ...]
+    for other in (
+        ("batch 8, 12 s ago", "…"),
+        ("batch 9, 12 s ago", "planned at 2026-11-16T13:51:08Z", "…"),
+        ("…", "pid 17"),
+        ("last",),
+        (),
+    ):
+        assert not agree(here, other, printed)
+    assert rewritten(here, ("batch 8", "…", "last"), printed) == [printed[0], "…", "last"]
+    assert agree(here, ("until 2026-11-17T14:40:09Z",), ["until 2026-11-17T14:40:02Z"])
+
+
+def test_the_readers_machine(tmp_path: Path) -> None:
+    here = World(tmp_path, "2026-11-16T14:40:00Z", tmp_path)
+    line = "audit /data/orders --since 2026-11-16T14:00:00Z > out/data/x"
+    real = here.real(line)
+    assert f"audit {tmp_path}/data/orders --since " in real
+    assert real.endswith("> out/data/x")
+    assert here.told(real) == line

@@ -1,0 +1,111 @@
+"""The job of a gated stream without a JVM: its own epochs, with the tasks called one by one.
+
+The first line of its input, `{"at": SECONDS, "home": DIR, "config": FILE, "stream": NAME}`, begins
+and claims a stream, as it would be at that time. Every other line, `{"at": SECONDS, "end": [OFFSET,
+...]}`, seals an epoch that ends at these offsets; the number of its link is printed. The end of its
+input ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluicegate.chain.link import Link
+from sluicegate.config import NamedStream, load_config
+from sluicegate.dedup import segment
+from sluicegate.gate.begin import begin, start_of
+from sluicegate.gate.description import describe
+from sluicegate.gate.gate import Gate, Run
+from sluicegate.gate.output import open_sink
+from sluicegate.gate.source import pins_now
+from sluicegate.gate.stream import open_stream
+from sluicegate.journal import Approval
+from sluicegate.log.source import open_source
+from sluicegate.pipeline import tasks
+from sluicegate.pipeline.computing import Told
+from sluicegate.pipeline.epochs import Epochs, Gated
+from sluicegate.pipeline.folding import TARGET, fold_shards
+from sluicegate.pipeline.work import Folded, Judged, Work
+from sluicegate.positions import Positions
+from sluicegate.who import myself
+
+_CORES: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+
+class LocalEpochs(Epochs):
+    """Epochs whose tasks run here, each on the batches that Spark would give it."""
+
+    def _compute(self, head: Link, end: Positions) -> tuple[Work, Told, str]:
+        nonce = uuid.uuid4().hex
+        work = self._work(head, end, nonce)
+        return work, compute(work), nonce
+
+
+def compute(work: Work) -> Told:
+    """What the tasks of an epoch tell: one for each slice, one for each node."""
+    judged: list[pa.RecordBatch] = []
+    for number in range(len(work.slices)):
+        given = pa.RecordBatch.from_pydict({"id": [number]})
+        judged += tasks.judge_slices(work, iter([given]))
+    told = Told([], [], [])
+    for task in range(work.tasks):
+        mine = [batch.filter(pc.equal(batch.column(TARGET), task)) for batch in judged]
+        for row in fold_shards(work, task, mine).to_pylist():
+            if row["data"] is None:
+                told.folded.append(Folded.from_text(row["told"]))
+            else:
+                told.judged.append(Judged.from_text(row["told"]))
+                told.seen.append(segment.decode(row["data"], "what a task saw"))
+    return told
+
+
+def work_on(named: NamedStream, run: Run, log: Any) -> None:
+    """Seal what the lines of standard input ask for."""
+    sink = open_sink(run.stream, named.sink)
+    sink.settle()
+    epochs = LocalEpochs(_CORES, Gated(run, log, sink, describe(named)))
+    for line in sys.stdin:
+        asked = json.loads(line)
+        end = Positions({log.topic: dict(enumerate(asked["end"]))})
+        with at(asked["at"]):
+            done = epochs.seal(end)
+        print(done.link.number if done else "-", flush=True)
+    sink.settle()
+
+
+@contextmanager
+def at(seconds: float) -> Iterator[None]:
+    """The clock stands at a time, for the length of a `with` block."""
+    with patch.object(time, "time", lambda: seconds):
+        yield
+
+
+def main() -> None:
+    """Begin the stream, claim it, and work until the end of the input."""
+    asked = json.loads(sys.stdin.readline())
+    named = load_config(Path(asked["config"])).streams[asked["stream"]]
+    log = open_source(named.source)
+    with ExitStack() as claimed:
+        with at(asked["at"]):
+            start = start_of(named.source, "earliest")
+            begin(asked["home"], named, start, Approval(myself(), None))
+            stream = open_stream(f"{asked['home']}/{named.name}", read_only=False)
+            pins = pins_now(named, stream.chain.head().pins)
+            run = claimed.enter_context(Gate(stream).claim(app="job.py", pins=pins))
+        work_on(named, run, log)
+
+
+if __name__ == "__main__":
+    main()

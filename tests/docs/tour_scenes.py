@@ -1,0 +1,76 @@
+"""What the reader of each story finds, and what happens on the machine between two commands."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.docs.tour_world import ROOT, World
+from tests.spark.damage import Made
+
+Change = Callable[[World], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A story begins at `now` with `made`; `before` a command that begins so, something happens."""
+
+    now: str
+    made: Change
+    before: Mapping[str, Change] = field(default_factory=dict)
+
+
+def _crashed(world: World) -> None:
+    """The machine lost power while batch 13 ran: what Spark had not synced is empty."""
+    made = Made(world.orders("agg-hdfs", "2026-11-16T00:47:41Z").parent)
+    made.offsets(13).write_bytes(b"")
+    for path in (made.commit(13), made.commit(13).with_name(".13.crc")):
+        path.unlink(missing_ok=True)
+    world.age(made.root)
+    shutil.copy(ROOT / "tests/spark/logs/offsets_empty-4.3.0.log", world.work / "driver.log")
+    (world.work / "job.py").touch()
+
+
+def _afternoon(world: World) -> None:
+    """A checkpoint and a stream, both of whose jobs are stopped."""
+    world.orders("agg-hdfs", "2026-11-16T12:21:07Z")
+    world.clicks("2026-11-16T13:30:05Z").end()
+
+
+def _moving(world: World) -> None:
+    world.orders("agg-hdfs", "2026-11-16T12:21:07Z")
+    world.billing("2026-11-16T13:40:00Z")
+
+
+def _morning(world: World) -> None:
+    """Somebody's clean-up removed a file of the output; the stream is sound."""
+    checkpoint = world.orders("agg-hdfs", "2026-11-15T21:40:07Z", 2400)
+    entry = (checkpoint.parent / "out/_spark_metadata/12").read_text()
+    name = entry.partition("/out/")[2].partition('"')[0]
+    (checkpoint.parent / "out" / name).unlink()
+    world.clicks("2026-11-15T21:30:05Z", 5400).end()
+
+
+def _approval(world: World) -> None:
+    world.billing("2026-11-16T13:40:00Z")
+
+
+def _growing(world: World) -> None:
+    """A stream with two nodes, whose job runs."""
+    world.clicks("2026-11-16T13:30:05Z", nodes=("node-1", "node-2"))
+
+
+def _seal(world: World) -> None:
+    assert world.job
+    world.job.seal()
+
+
+SCENES = {
+    "It will not start after a crash": Scene("2026-11-16T03:14:00Z", _crashed),
+    "Replay from 14:00": Scene("2026-11-16T14:40:00Z", _afternoon),
+    "Move the checkpoint": Scene("2026-11-16T14:40:00Z", _moving),
+    "Did last night lose data?": Scene("2026-11-16T07:10:00Z", _morning),
+    "A change that somebody else must approve": Scene("2026-11-16T14:40:00Z", _approval),
+    "Scale out": Scene("2026-11-16T14:40:00Z", _growing, {"sluicegate checkpoint list": _seal}),
+}
