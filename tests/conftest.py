@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.docs.documents import heed
+
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
@@ -19,22 +21,28 @@ Sg = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def sg(tmp_path: Path) -> Sg:
-    """Runs `sluicegate ARGS…` as a process, by default in `tmp_path`, without a terminal."""
+    """Runs `sluicegate ARGS…` as a process, by default in `tmp_path`, without a terminal.
+
+    Documents that it prints must have the shape that is documented.
+    """
     script = Path(sys.executable).with_name("sluicegate")
 
     def run(
         *arguments: str, cwd: Path = tmp_path, input: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SG_") and k != "NO_COLOR"}
-        return subprocess.run(
+        done = subprocess.run(
             [script, *arguments],
             cwd=cwd,
             env=kept | variables,
             input=input,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
+        heed(arguments, done.stdout)
+        heed((), done.stderr)
+        return done
 
     return run
