@@ -63,7 +63,7 @@ _sluicegate_at() {
     '')
         group=1 options=(--home --config --json --no-color --version -h --help)
         case $2 in
-        0) kind=words choices=(init demo status explain checkpoint offsets dedup state shards audit submit history undo apply locks doctor) ;;
+        0) kind=words choices=(init demo status explain checkpoint offsets dedup state shards audit submit maintain history undo apply locks doctor) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac
@@ -543,6 +543,16 @@ _sluicegate_at() {
         --spark-submit) kind=files ;;
         --interval) kind=text ;;
         --log-dir) kind=directories ;;
+        --home) kind=directories ;;
+        --config) kind=files ;;
+        esac
+        ;;
+    maintain)
+        options=(--all --metrics-file -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        case $2 in
+        [0-9]*) kind=files ;;
+        --metrics-file) kind=files ;;
+        --reason) kind=text ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac

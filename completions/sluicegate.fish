@@ -270,6 +270,10 @@ function __sluicegate_takes_value -a wanted
         'submit --log-dir' \
         'submit --home' \
         'submit --config' \
+        'maintain --metrics-file' \
+        'maintain --reason' \
+        'maintain --home' \
+        'maintain --config' \
         'history --consumer' \
         'history --limit' \
         'history --as' \
@@ -310,6 +314,7 @@ complete -c sluicegate -n '__sluicegate_at ""' -a state -d 'look into the state 
 complete -c sluicegate -n '__sluicegate_at ""' -a shards -d 'assign shards to nodes with the fewest possible moves'
 complete -c sluicegate -n '__sluicegate_at ""' -a audit -d 'did it lose or double anything?'
 complete -c sluicegate -n '__sluicegate_at ""' -a submit -d 'start a Spark application from the right place, and stay with it'
+complete -c sluicegate -n '__sluicegate_at ""' -a maintain -d 'verify, compact, prune and collect; for cron, silent when well'
 complete -c sluicegate -n '__sluicegate_at ""' -a history -d 'list the changes of a target'
 complete -c sluicegate -n '__sluicegate_at ""' -a undo -d 'take a change back'
 complete -c sluicegate -n '__sluicegate_at ""' -a apply -d 'apply a saved plan'
@@ -798,6 +803,17 @@ complete -c sluicegate -n '__sluicegate_at "submit"' -l config -r -F -d 'configu
 complete -c sluicegate -n '__sluicegate_at "submit"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "submit"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "submit"' -s h -l help -d 'show this help'
+complete -c sluicegate -n '__sluicegate_at "maintain" 0' -F
+complete -c sluicegate -n '__sluicegate_at "maintain"' -l all -d 'every target that is known'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -l metrics-file -r -F -d 'write what was measured there, for Prometheus'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -s n -l dry-run -d 'only show what would be done'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -s y -l yes -d 'do not ask'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -l reason -r -f -d 'why, for the audit record'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -l json -d 'print one JSON document'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -l no-color -d 'print without colour [env: NO_COLOR]'
+complete -c sluicegate -n '__sluicegate_at "maintain"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "history" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "history"' -l consumer -r -f -d 'consumer of the store; may be left out if one'
 complete -c sluicegate -n '__sluicegate_at "history"' -l limit -r -f -d 'newest entries to show [default: 50; x>=1]'

@@ -185,18 +185,15 @@ class Session:
             raise NotConfirmed("not confirmed; nothing was changed")
 
     def _apply(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> Entry | None:
-        from sluicegate.journal import Approval, log_change, log_intent
+        from sluicegate.journal import Approval, recorded
         from sluicegate.who import myself
 
-        approval = Approval(myself(), self.reason)
-        log = Path(self.config.audit_log) if self.config.audit_log else None
-        if log:
-            # Before the change: one that cannot be recorded must not happen.
-            log_intent(log, plan, approval)
-        entry = apply(approval)
-        if log:
-            log_change(log, plan, approval, entry)
-        return entry
+        return recorded(self.audit_log, plan, Approval(myself(), self.reason), apply)
+
+    @property
+    def audit_log(self) -> Path | None:
+        """The file that gets a line per change, if there is to be one."""
+        return Path(self.config.audit_log) if self.config.audit_log else None
 
     def _save(self, plan: Plan) -> None:
         from sluicegate.moments import parse_duration

@@ -47,6 +47,7 @@ COMMANDS = {
     "shards rebalance": "balance the shards again, by number or weight",
     "audit": "did it lose or double anything?",
     "submit": "start a Spark application from the right place, and stay with it",
+    "maintain": "verify, compact, prune and collect; for cron, silent when well",
     "history": "list the changes of a target",
     "undo": "take a change back",
     "apply": "apply a saved plan",

@@ -17,7 +17,7 @@ from sluicegate.errors import ConfigInvalid, Corrupt, InvalidName, NotFound, Usa
 from sluicegate.moments import parse_duration
 from sluicegate.storage import LocalStorage, validate_name
 
-__all__ = ["DEFAULT_HOME", "GENERAL", "MAINTAIN", "STREAM", "TARGET"]
+__all__ = ["DEFAULT_HOME", "GENERAL", "MAINTAIN", "STREAM", "TARGET", "Key"]
 FILE_NAME = "sluicegate.toml"
 _MAX_BYTES = 1024 * 1024
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")

@@ -112,6 +112,19 @@ def log_change(path: Path, plan: Plan, approval: Approval, entry: Entry | None) 
         ) from e
 
 
+def recorded(
+    log: Path | None, plan: Plan, approval: Approval, apply: Callable[[Approval], Entry | None]
+) -> Entry | None:
+    """Apply a plan, with a line in the audit log before it and one after it."""
+    if log:
+        # Before the change: one that cannot be recorded must not happen.
+        log_intent(log, plan, approval)
+    entry = apply(approval)
+    if log:
+        log_change(log, plan, approval, entry)
+    return entry
+
+
 def _line(event: str, plan: Plan, approval: Approval) -> dict[str, Any]:
     return {
         "event": event,

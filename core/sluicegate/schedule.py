@@ -78,7 +78,7 @@ def commented(installation: Installation) -> str:
         "Unattended, by cron (crontab -e); cron mails what is printed, which is nothing when all",
         "is well:",
         cron_line(installation),
-        "Or by systemd: the two files below, then: systemctl enable --now sluicegate-maintain.timer",
+        "Or by systemd: these two files, then: systemctl enable --now sluicegate-maintain.timer",
     ]
     for kind, text in units.items():
         lines.append(f"/etc/systemd/system/sluicegate-maintain.{kind}")

@@ -25,7 +25,7 @@ def as_json(view: View) -> str:
     """One JSON document, ASCII only so that every reader can decode it."""
     document: dict[str, Any] = {"schema": view.schema, "version": view.version, **view.document}
     if view.findings is not None:
-        document["findings"] = [_finding_fields(f) for f in worst_first(view.findings)]
+        document["findings"] = [finding_fields(f) for f in worst_first(view.findings)]
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -72,7 +72,8 @@ def next_command(line: str, code: str) -> str:
     return f"man sluicegate-checkpoint-verify  # {code}: what mends it, by hand"
 
 
-def _finding_fields(finding: Finding) -> dict[str, str]:
+def finding_fields(finding: Finding) -> dict[str, str]:
+    """A finding as plain values."""
     return {
         "code": finding.code,
         "severity": finding.severity.value,
@@ -83,7 +84,7 @@ def _finding_fields(finding: Finding) -> dict[str, str]:
 
 
 def _findings_table(found: Sequence[Finding]) -> Table:
-    rows = [tuple(_finding_fields(finding).values()) for finding in worst_first(found)]
+    rows = [tuple(finding_fields(finding).values()) for finding in worst_first(found)]
     return Table(("code", "severity", "place", "detail", "repair"), rows)
 
 

@@ -18,7 +18,7 @@ def plan_view(
     """A plan; once it is applied, with the operation it became and the command that undoes it."""
     return View(
         schema="sluicegate.plan",
-        document=_document(plan)
+        document=plan_document(plan)
         | {"applied": applied, "operation": entry.fields() if entry else None, "undo": undo},
         tables=_tables(plan),
         lines=[] if plan.actions or plan.choices else ["Nothing to do."],
@@ -37,7 +37,7 @@ def saved_view(saved: SavedPlan) -> View:
     """A plan that was saved instead of applied."""
     return View(
         schema="sluicegate.plan",
-        document=_document(saved.plan)
+        document=plan_document(saved.plan)
         | {
             "applied": False,
             "operation": None,
@@ -48,7 +48,8 @@ def saved_view(saved: SavedPlan) -> View:
     )
 
 
-def _document(plan: Plan) -> dict[str, object]:
+def plan_document(plan: Plan) -> dict[str, object]:
+    """A plan as plain values."""
     return {
         "title": plan.title,
         "target": asdict(plan.subject) if plan.subject else None,

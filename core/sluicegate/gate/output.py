@@ -27,7 +27,7 @@ from sluicegate import codec
 from sluicegate.blobs import Ref
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
-from sluicegate.gate.spans import Span, spans, without
+from sluicegate.gate.spans import Span, has, spans, without
 from sluicegate.gate.stream import Stream
 from sluicegate.marker import Marker
 from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, local_root
@@ -36,12 +36,12 @@ DATA, REJECTS = "data", "rejects"
 PUBLISHED, PENDING = "published", "pending"
 KINDS = (DATA, REJECTS)
 _OWN = "_sluicegate"
-_ATTEMPTS, _STAGED, _TRASH = f"{_OWN}/attempts", f"{_OWN}/staged", f"{_OWN}/trash"
+ATTEMPTS, STAGED, TRASH = f"{_OWN}/attempts", f"{_OWN}/staged", f"{_OWN}/trash"
 _SETTLED = f"{_OWN}/settled"
 _MARKER = Marker(f"{_OWN}/sink", "sink", "the sink of a stream")
 _LIST = codec.Format("output", 1, 64 * 1024 * 1024)
 _LINEAGE = codec.Format("settled", 1, 16 * 1024 * 1024)
-_NAME = re.compile(r"link=([0-9]{20})-[0-9a-f]{32}")
+NAME = re.compile(r"link=([0-9]{20})-[0-9a-f]{32}")
 
 
 class OutputLost(Corrupt):
@@ -117,9 +117,15 @@ class Sink:
         """Where it is."""
         return self._storage.uri
 
+    def path(self, key: str) -> Path:
+        """Where something of it lies on this machine."""
+        path = self._storage.local_path(key)
+        assert path is not None
+        return path
+
     def attempts(self, nonce: str) -> Path:
         """The directory that the tasks of an attempt write to."""
-        path = self._path(f"{_ATTEMPTS}/{nonce}")
+        path = self.path(f"{ATTEMPTS}/{nonce}")
         path.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -130,17 +136,17 @@ class Sink:
         """
         for kind, files in output.files.items():
             for file in files:
-                source = f"{_ATTEMPTS}/{nonce}/{file.name}"
+                source = f"{ATTEMPTS}/{nonce}/{file.name}"
                 found = self._storage.stat(source)
                 if found is None or found.size != file.size:
                     raise OutputLost(f"{self.uri}/{source} is not as its task left it")
-                self._storage.move(source, f"{_STAGED}/{nonce}/{kind}/{file.name}")
-        self._remove(f"{_ATTEMPTS}/{nonce}")
+                self._storage.move(source, f"{STAGED}/{nonce}/{kind}/{file.name}")
+        self._remove(f"{ATTEMPTS}/{nonce}")
 
     def drop(self, nonce: str) -> None:
         """Remove what an attempt wrote that will not be sealed."""
-        self._remove(f"{_ATTEMPTS}/{nonce}")
-        self._remove(f"{_STAGED}/{nonce}")
+        self._remove(f"{ATTEMPTS}/{nonce}")
+        self._remove(f"{STAGED}/{nonce}")
 
     def publish(self, link: Link) -> None:
         """Publish a sealed epoch, unless it was taken back in the meantime."""
@@ -157,11 +163,13 @@ class Sink:
         """
         with self._publishing():
             head = self._stream.chain.head()
-            settled = self._settled()
+            settled = self.settled()
             if settled == head.lineage:
                 return
-            for link in self._links(head, _minus(head.lineage, settled or ())):
+            missing = _minus(head.lineage, settled or ())
+            for link in self._links(head, missing):
                 self._publish(link)
+            self._bring_back(missing, head.floor)
             # Epochs since then were published one by one, also those that were taken back since.
             # Without knowing what was settled last, names tell what is there.
             there = [*settled, (settled[-1][1] + 1, head.number)] if settled else self._shown()
@@ -175,16 +183,16 @@ class Sink:
         What was staged may have been sealed and taken back, and that may be undone: it is kept.
         """
         with self._publishing():
-            self._remove(_ATTEMPTS)
-            for name in self._names(_STAGED):
-                self._storage.move(f"{_STAGED}/{name}", f"{_TRASH}/staged/{name}")
+            self._remove(ATTEMPTS)
+            for name in self.names(STAGED):
+                self._storage.move(f"{STAGED}/{name}", f"{TRASH}/staged/{name}")
 
     def published(self) -> dict[int, set[str]]:
         """The kinds that are published, by number of link."""
         found: dict[int, set[str]] = {}
         for kind in KINDS:
-            for name in self._names(kind):
-                if match := _NAME.fullmatch(name):
+            for name in self.names(kind):
+                if match := NAME.fullmatch(name):
                     found.setdefault(int(match[1]), set()).add(kind)
         return found
 
@@ -193,7 +201,7 @@ class Sink:
         place = f"{kind}/{name_of(link)}/{file.name}"
         found = self._storage.stat(place)
         if found is None:
-            pending = self._storage.stat(f"{_STAGED}/{link.nonce}/{kind}/{file.name}")
+            pending = self._storage.stat(f"{STAGED}/{link.nonce}/{kind}/{file.name}")
             return PENDING if pending else "is missing"
         if found.size != file.size:
             return f"has {found.size} bytes, not {file.size}"
@@ -216,19 +224,27 @@ class Sink:
             if not files or self._storage.stat(place) is not None:
                 continue
             staged = f"{link.nonce}/{kind}"
-            sources = (f"{_STAGED}/{staged}", f"{_TRASH}/{place}", f"{_TRASH}/staged/{staged}")
+            sources = (f"{STAGED}/{staged}", f"{TRASH}/{place}", f"{TRASH}/staged/{staged}")
             if not any(self._storage.move(source, place) for source in sources):
                 raise OutputLost(f"{self.uri}: the {kind} of link {link.number} are not there")
-        self._remove(f"{_STAGED}/{link.nonce}")
+        self._remove(f"{STAGED}/{link.nonce}")
 
     def _withdraw(self, spans: Sequence[Span]) -> None:
         if not spans:
             return
         for kind in KINDS:
-            for name in self._names(kind):
-                match = _NAME.fullmatch(name)
+            for name in self.names(kind):
+                match = NAME.fullmatch(name)
                 if match and any(first <= int(match[1]) <= last for first, last in spans):
-                    self._storage.move(f"{kind}/{name}", f"{_TRASH}/{kind}/{name}")
+                    self._storage.move(f"{kind}/{name}", f"{TRASH}/{kind}/{name}")
+
+    def _bring_back(self, spans: Sequence[Span], floor: int) -> None:
+        """Publish what was withdrawn, of epochs whose links are not kept any more."""
+        for kind in KINDS:
+            for name in self.names(f"{TRASH}/{kind}"):
+                match = NAME.fullmatch(name)
+                if match and int(match[1]) < floor and has(spans, int(match[1])):
+                    self._storage.move(f"{TRASH}/{kind}/{name}", f"{kind}/{name}")
 
     def _links(self, head: Link, spans: Iterable[Span]) -> Iterator[Link]:
         """The epochs with output in these spans, as far as their links are kept."""
@@ -238,7 +254,7 @@ class Sink:
                 if link.kind is Kind.EPOCH and link.output:
                     yield link
 
-    def _settled(self) -> tuple[Span, ...] | None:
+    def settled(self) -> tuple[Span, ...] | None:
         """The lineage that was made to show last; None if that is not known."""
         try:
             data = self._storage.get(_SETTLED)
@@ -255,19 +271,15 @@ class Sink:
         with self._stream.lock("publish").hold(timeout=60):
             yield
 
-    def _names(self, key: str) -> list[str]:
+    def names(self, key: str) -> list[str]:
+        """What a directory of it holds."""
         try:
             return [entry.name for entry in self._storage.list(key)]
         except NotFound:
             return []
 
     def _remove(self, key: str) -> None:
-        shutil.rmtree(self._path(key), ignore_errors=True)
-
-    def _path(self, key: str) -> Path:
-        path = self._storage.local_path(key)
-        assert path is not None
-        return path
+        shutil.rmtree(self.path(key), ignore_errors=True)
 
 
 def look_at_sink(stream: Stream, uri: str | None) -> Sink | None:

@@ -64,7 +64,7 @@ class Stream:
             yield
 
 
-def open_stream(uri: str, *, read_only: bool) -> Stream:
+def open_stream(uri: str, *, read_only: bool, patience: float = _COLLECT_PATIENCE) -> Stream:
     """The stream in a directory, whether it lies in a home or not."""
     root = local_root(uri).absolute()
     storage: Storage = LocalStorage(root)
@@ -72,7 +72,7 @@ def open_stream(uri: str, *, read_only: bool) -> Stream:
     if read_only:
         storage = ReadOnlyStorage(storage)
         home = ReadOnlyStorage(home) if home else None
-    return Stream(storage, home, root.name)
+    return Stream(storage, home, root.name, patience=patience)
 
 
 def _home_of(root: Path) -> Storage | None:

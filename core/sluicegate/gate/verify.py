@@ -177,8 +177,8 @@ def _read(
         last, cursor = "", replace(cursor, complete=time.time() if whole else cursor.complete)
     result.last_complete = cursor.complete
     if budgeted:
-        bad = tuple(each.ref.digest for each in found[:_KEPT])
-        _save_cursor(stream, replace(cursor, after=last, bad=bad))
+        told = tuple(each.ref.digest for each in found[:_KEPT])
+        _save_cursor(stream, replace(cursor, after=last, bad=told))
     return found
 
 

@@ -20,6 +20,8 @@ def entry_of(found: Operation, undone: Mapping[str, str]) -> Entry:
     undo = "yes" if found.progress is Progress.DONE else f"no: {found.progress.value}"
     if found.progress.is_interrupted:
         undo = "yes"
+    if found.pruned:
+        undo = "no: its backups were given up"
     if record.id in undone:
         undo = f"undone by {undone[record.id]}"
     told = "" if found.progress is Progress.DONE else f"{found.progress.value}: "

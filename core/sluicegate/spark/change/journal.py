@@ -218,6 +218,8 @@ class CheckpointJournal:
             raise NothingToUndo(f"{record.id} cannot be undone: {found.progress.value}")
         if record.id in undone:
             raise NothingToUndo(f"{record.id} was undone by {undone[record.id]}")
+        if found.pruned:
+            raise NothingToUndo(f"{record.id} cannot be undone: its backups were given up")
         look = look_at(self._storage)
         if look.last_batch != record.newest:
             raise Drifted(

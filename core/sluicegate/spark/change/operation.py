@@ -50,10 +50,11 @@ class Progress(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A recorded operation and how far it came."""
+    """A recorded operation, how far it came, and whether its backups were given up."""
 
     record: ChangeRecord
     progress: Progress
+    pruned: bool = False
 
 
 def list_operations(roots: Roots) -> list[Operation]:
@@ -68,7 +69,8 @@ def list_operations(roots: Roots) -> list[Operation]:
         if name.endswith(".change"):
             key = f"{HOME}/{name}"
             record = decode(storage.get(key), f"{storage.uri}/{key}")
-            found.append(Operation(record, _progress(storage, record, names)))
+            progress = _progress(storage, record, names)
+            found.append(Operation(record, progress, record.pruned_name in names))
     return found
 
 

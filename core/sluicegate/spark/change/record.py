@@ -49,6 +49,11 @@ class ChangeRecord:
         """How history and undo name it."""
         return f"op-{self.number}"
 
+    @property
+    def pruned_name(self) -> str:
+        """The file that says that its backups were given up."""
+        return f"{self.number:020d}.pruned"
+
     def with_files(self, files: tuple[Changed, ...]) -> ChangeRecord:
         """The record once its files are staged."""
         return replace(self, files=files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.findings import Finding
@@ -53,15 +54,42 @@ class ChainReader:
         return None
 
 
-def check_state_data(look: Look, on_progress: Callable[[int, int], None]) -> Iterator[Finding]:
-    """Decode every state file; `on_progress(done, of)` hears of each."""
-    stores = find_stores(look)
+@dataclass(slots=True)
+class Portion:
+    """A part of the reading: files after a key, until the time is up; then how far it came.
+
+    The files in `again` are read in any case.
+    """
+
+    is_time_up: Callable[[], bool]
+    after: str = ""
+    again: frozenset[str] = frozenset()
+    read: int = 0
+    was_cut: bool = False
+
+    def wants(self, key: str) -> bool:
+        """Whether a file is read now; at least one each time, so that it ends some day."""
+        if key > self.after and self.read and self.is_time_up():
+            self.was_cut = True
+        if key <= self.after or self.was_cut:
+            return key in self.again
+        self.after, self.read = key, self.read + 1
+        return True
+
+
+def check_state_data(
+    look: Look, on_progress: Callable[[int, int], None], portion: Portion | None = None
+) -> Iterator[Finding]:
+    """Decode every state file, or a portion; `on_progress(done, of)` hears of each."""
+    stores = sorted(find_stores(look), key=lambda store: store.directory)
     total = sum(len(store.listing.files) for store in stores)
     done = 0
     for store in stores:
         needed = _needed_files(look, store)
         not_judged: list[str] = []
-        for file in store.listing.files:
+        for file in sorted(store.listing.files, key=lambda file: file.name):
+            if portion and not portion.wants(f"{store.directory}/{file.name}"):
+                continue
             try:
                 yield from _check_file(look, store, file, is_needed=file in needed)
             except UnsupportedFormat as e:

@@ -1,0 +1,122 @@
+"""A report in Prometheus' text form, for the textfile collector of node_exporter and its like.
+
+Positions and lag have the names and labels that kafka_exporter gave them, so that dashboards and
+alerts for consumer groups work for streams, too; a target is a consumer group. Everything else is
+called `sluicegate_…`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sluicegate.findings import Severity
+from sluicegate.maintenance.report import Outcome, Report, Sample
+from sluicegate.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
+
+_COUNTER, _GAUGE = "counter", "gauge"
+_PARTITION = ("consumergroup", "topic", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: its name, what its values mean, and what they are told apart by."""
+
+    name: str
+    text: str
+    labels: tuple[str, ...] = ("target",)
+    kind: str = _GAUGE
+
+
+METRICS = (
+    Metric("kafka_consumergroup_lag", "Events that are still to be read", _PARTITION),
+    Metric("kafka_consumergroup_current_offset", "Next offset to be read", _PARTITION),
+    Metric("sluicegate_job_alive", "Whether a job is at work, or may be"),
+    Metric("sluicegate_head_age_seconds", "Time since the newest epoch, batch or commit"),
+    Metric("sluicegate_epochs_total", "Epochs sealed", kind=_COUNTER),
+    Metric(
+        "sluicegate_events_total",
+        "Events counted in the state, recognised as duplicates, or rejected; less after a rollback",
+        ("target", "outcome"),
+        _COUNTER,
+    ),
+    Metric("sluicegate_links", "Links that are kept"),
+    Metric("sluicegate_batch", "Newest batch of a Spark checkpoint"),
+    Metric("sluicegate_log_files", "Entries in a log of a Spark checkpoint", ("target", "log")),
+    Metric("sluicegate_dedup_bytes", "Size of the dedup log"),
+    Metric("sluicegate_dedup_intervals", "Intervals in the dedup log"),
+    Metric("sluicegate_shard_imbalance", "Load of the fullest node above its share; 0.05 is 5%"),
+    Metric("sluicegate_verify_age_seconds", "Time since all contents were last read"),
+    Metric("sluicegate_findings", "Findings of the last run", ("target", "severity")),
+    Metric("sluicegate_steps", "Steps of the last run", ("target", "outcome")),
+    Metric("sluicegate_last_run_timestamp_seconds", "When the last run began", ()),
+    Metric("sluicegate_last_run_duration_seconds", "How long the last run took", ()),
+    Metric("sluicegate_target_duration_seconds", "How long the last run took for a target"),
+)
+
+
+def exposition(report: Report) -> bytes:
+    """The whole file: a metric with its help and type, and a line per value."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.registry import Collector
+
+    class Reported(Collector):
+        def collect(self) -> Iterator[Family]:
+            yield from _families(report)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Reported())
+    return generate_latest(registry)
+
+
+def write(report: Report, path: Path) -> None:
+    """Put the file in place in one step, readable for everybody, as a collector is another user."""
+    with _open_to_all():
+        LocalStorage(path.absolute().parent).replace(path.name, exposition(report))
+
+
+@contextmanager
+def _open_to_all() -> Iterator[None]:
+    before = os.umask(0o133)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _families(report: Report) -> Iterator[Family]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    values: dict[str, list[Sample]] = {}
+    for sample in _samples(report):
+        values.setdefault(sample.metric, []).append(sample)
+    for metric in METRICS:
+        if metric.name not in values:
+            continue
+        make = CounterMetricFamily if metric.kind == _COUNTER else GaugeMetricFamily
+        family = make(metric.name, metric.text, labels=metric.labels)
+        for sample in values[metric.name]:
+            family.add_metric([sample.labels[label] for label in metric.labels], sample.value)
+        yield family
+
+
+def _samples(report: Report) -> Iterator[Sample]:
+    yield Sample("sluicegate_last_run_timestamp_seconds", report.started, {})
+    yield Sample("sluicegate_last_run_duration_seconds", report.seconds, {})
+    for target in report.targets:
+        labels = {"target": target.name}
+        yield Sample("sluicegate_target_duration_seconds", target.seconds, labels)
+        for severity in Severity:
+            count = target.count(severity)
+            yield Sample("sluicegate_findings", count, labels | {"severity": severity.value})
+        for outcome in Outcome:
+            count = sum(step.outcome is outcome for step in target.steps)
+            yield Sample("sluicegate_steps", count, labels | {"outcome": outcome.value})
+        yield from target.samples

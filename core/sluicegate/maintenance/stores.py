@@ -1,0 +1,56 @@
+"""Maintenance of an offset store."""
+
+from __future__ import annotations
+
+import time
+
+from sluicegate import units
+from sluicegate.maintenance.steps import Change, Steps, Terms
+from sluicegate.offsets import LockFileOffsetStore, check, reference
+from sluicegate.offsets.journal import KIND
+from sluicegate.offsets.retention import old_records, prune_records
+from sluicegate.plan import Action, Plan, Subject
+from sluicegate.storage import Storage
+
+
+class StoreCare:
+    """The steps of one store; one in the reference layout is only read."""
+
+    def __init__(self, storage: Storage, terms: Terms, name: str | None = None) -> None:
+        self._storage = storage
+        self._terms = terms
+        self._name = name
+        self.steps = Steps(storage.uri, terms)
+
+    def run(self) -> Steps:
+        """All of them."""
+        steps = self.steps
+        if reference.is_reference(self._storage):
+            steps.look("verify", lambda: f"{len(reference.read(self._storage)):,} positions")
+            return steps
+        steps.look("verify", self._verify)
+        steps.change("prune versions", self._prune)
+        return steps
+
+    def _verify(self) -> str:
+        found = check.look_at(LockFileOffsetStore(self._storage))
+        self.steps.findings += found.findings
+        count = sum(len(record.positions) for record in found.records)
+        return f"{len(found.records):,} consumers, {count:,} positions"
+
+    def _prune(self) -> Change | None:
+        store = LockFileOffsetStore(self._storage)
+        keep = self._terms.policy.keep
+        before = time.time() - keep
+        found = old_records(store, before)
+        if not found:
+            return None
+        old = f"older than {units.duration(keep)}"
+        actions = tuple(
+            Action("give up", f"records of {each.consumer}", f"{len(each.names):,}, {old}")
+            for each in found
+        )
+        told = ("What these records say can no longer be gone back to.",)
+        subject = Subject(KIND, self._storage.uri, self._name, store.mark.id)
+        plan = Plan("Give up old records", actions, told, subject=subject)
+        return Change.by(plan, lambda: prune_records(store, before))
