@@ -105,6 +105,23 @@ def test_stamps_below_a_floor_are_rejected_with_the_record(tmp_path: Path) -> No
     assert rejects[54][REASON] == "it has no stamp"
 
 
+def test_rejects_that_are_read_again_are_duplicates(tmp_path: Path) -> None:
+    """By their place; a record that a mended table can read is judged by its own stamp."""
+    mended = Table(stamp=(), columns={"price": "string"})
+    for table in (TABLE, Table(stamp=())):
+        work = work_of(tmp_path, table)
+        bad = [{"user": "no stamp"}, {**event(1), "price": "1"}]
+        judged, batches = judge(work, parsed(work, bad, first=7))
+        assert judged.rejected == (2 if table.stamp else 1)
+        learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
+        work = replace(work, dedup=(put(work, learnt),))
+        judged, _ = judge(work, parsed(work, bad, first=7))
+        assert (judged.read, judged.duplicates, dict(judged.files)) == (2, 2, {})
+    other = replace(work_of(tmp_path, mended), dedup=work.dedup)
+    judged, _ = judge(other, parsed(other, bad, first=7))
+    assert (judged.applied, judged.duplicates) == (1, 1)
+
+
 def test_nothing_fresh_writes_nothing(tmp_path: Path) -> None:
     work = work_of(tmp_path, TABLE)
     work = replace(work, dedup=(seen(work, 0, 1),))

@@ -51,8 +51,8 @@ class Truth:
     state: dict[str, Row]
     rows: dict[Any, Row]
     """Stamp → the event, of the smallest position."""
-    places: dict[Any, Place]
-    """Stamp → where the event came first."""
+    places: dict[Any, list[Place]]
+    """Stamp → where it is, the smallest position first."""
     duplicates: int
     rejects: set[Place]
     read: int
@@ -72,7 +72,7 @@ def records(log: Path) -> dict[Place, bytes]:
 def truth(produced: Mapping[Place, bytes], table: Table) -> Truth:
     """What a stream of this table must come to when it has read everything."""
     rows: dict[Any, Row] = {}
-    places: dict[Any, Place] = {}
+    places: dict[Any, list[Place]] = {}
     rejects = set()
     for place, line in sorted(produced.items()):
         row = event(line, table)
@@ -80,9 +80,8 @@ def truth(produced: Mapping[Place, bytes], table: Table) -> Truth:
             rejects.add(place)
             continue
         stamp = tuple(row[name] for name in table.stamp) if table.stamp else place
-        if stamp not in rows:
-            rows[stamp] = row
-            places[stamp] = place
+        rows.setdefault(stamp, row)
+        places.setdefault(stamp, []).append(place)
     duplicates = len(produced) - len(rejects) - len(rows)
     state = aggregated(rows.values(), table)
     return Truth(state, rows, places, duplicates, rejects, len(produced))

@@ -49,6 +49,9 @@ class Told:
 
 def compute(spark: SparkSession, work: Work) -> Told:
     """Read, judge and fold in one pass: all that a stamp is judged by is where it is read."""
+    if not work.slices:
+        # Nothing but a new partition, in which there is nothing yet.
+        return Told([], [Folded(0, {}, tuple(range(work.shards)))], [])
     schema = from_arrow_schema(columns(work))
     return _collect(work, _slices(spark, work).mapInArrow(bound(tasks.judge_slices, work), schema))
 

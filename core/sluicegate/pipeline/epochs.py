@@ -18,7 +18,7 @@ import numpy as np
 from sluicegate.blobs import Ref
 from sluicegate.chain.link import Link
 from sluicegate.dedup.ledger import ledger_of, overlap
-from sluicegate.errors import ProblemsFound, StaleVersion
+from sluicegate.errors import Fenced, ProblemsFound, StaleVersion
 from sluicegate.gate import segments
 from sluicegate.gate.description import Description
 from sluicegate.gate.drafts import Epoch
@@ -124,22 +124,24 @@ class Epochs:
             raise RecordsRejected(f"{counts['rejected']:,} records cannot be applied: {first}")
         output = self._output(head, end, work, told)
         self._gated.sink.stage(nonce, output)
-        self._step("staged")
-        counts["written"] = output.rows(DATA)
-        epoch = self._epoch(head, end, work, told)
-        blobs = self._gated.run.stream.blobs
-        listed = blobs.put(encode(output)) if output else None
-        epoch = replace(epoch, events=counts["applied"], counters=counts, output=listed)
-        # What is not durable in the log must not be counted: it might be written differently.
-        self._gated.source.sync(end)
-        self._step("ready")
         try:
-            link = self._gated.run.seal(epoch, nonce)
-        except StaleVersion:
+            self._step("staged")
+            counts["written"] = output.rows(DATA)
+            epoch = replace(self._epoch(head, end, work, told), events=counts["applied"])
+            link = self._seal(replace(epoch, counters=counts), output, nonce)
+        except Fenced:
+            # It is not sealed and never will be: what is routed anew is written anew.
             self._gated.sink.drop(nonce)
             raise
         self._step("sealed")
         return Done(link, counts, 0.0)
+
+    def _seal(self, epoch: Epoch, output: Output, nonce: str) -> Link:
+        listed = self._gated.run.stream.blobs.put(encode(output)) if output else None
+        # What is not durable in the log must not be counted: it might be written differently.
+        self._gated.source.sync(epoch.end)
+        self._step("ready")
+        return self._gated.run.seal(replace(epoch, output=listed), nonce)
 
     def _compute(self, head: Link, end: Positions) -> tuple[Work, Told, str]:
         nonce, sink = uuid.uuid4().hex, self._gated.sink

@@ -25,6 +25,10 @@ from sluicegate.pipeline.records import OFFSET, PARTITION, REASON, VALUE, Record
 from sluicegate.pipeline.records import REJECTS as REJECT_COLUMNS
 from sluicegate.pipeline.work import Judged, Work
 
+REJECTED = "/rejected"
+"""What is added to the name of a log for the stamps of records that were rejected: their places.
+
+Not the name itself: a record whose place is its stamp may be whole to a table that was mended."""
 _BELOW_FLOOR = "its stamp is below the floor: whether it was seen is not known any more"
 _ledgers: dict[str, tuple[tuple[Ref, ...], Ledger]] = {}
 
@@ -99,9 +103,7 @@ class Judging:
     def _stamps(self, rows: pa.Table) -> Stamps:
         if self._work.shape.stamp:
             return Stamps.of(*(rows[name] for name in self._work.shape.stamp))
-        codes = pa.array(np.zeros(rows.num_rows, np.int32))
-        names = pa.DictionaryArray.from_arrays(codes, pa.array([self._work.incarnation]))
-        return Stamps.of(names, rows[PARTITION], rows[OFFSET])
+        return _positions(rows, self._work.incarnation)
 
     def _expired(self, rows: pa.Table) -> pa.Table:
         plain = rows.drop_columns([PARTITION, OFFSET]).to_pylist()
@@ -116,6 +118,20 @@ class Judging:
         return pa.table(columns, schema=REJECT_COLUMNS)
 
     def _reject(self, rejects: pa.Table) -> None:
+        """Keep records aside, once each: after a reset they are read again."""
+        if not rejects.num_rows:
+            return
+        if self._work.judged:
+            stamps = _positions(rejects, self._work.incarnation + REJECTED)
+            verdicts = self._fork.insert(stamps, self._work.at_ms).verdicts
+            self._counts["duplicates"] += int(np.count_nonzero(verdicts == DUPLICATE))
+            rejects = rejects.filter(pa.array(verdicts != DUPLICATE))
         self._counts["rejected"] += rejects.num_rows
-        if rejects.num_rows:
-            self._rejects.write(rejects)
+        self._rejects.write(rejects)
+
+
+def _positions(rows: pa.Table, producer: str) -> Stamps:
+    """The places of records as stamps."""
+    codes = pa.array(np.zeros(rows.num_rows, np.int32))
+    names = pa.DictionaryArray.from_arrays(codes, pa.array([producer]))
+    return Stamps.of(names, rows[PARTITION], rows[OFFSET])

@@ -23,11 +23,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from sluicegate.errors import UsageError
-from sluicegate.log.log import Log, OutOfRange
+from sluicegate.log.log import Log
+from sluicegate.log.source import refuse_outside
 from sluicegate.positions import Positions, from_spark, to_spark
 
 NAME = "sluicegate"
 PATH, STARTING, MAX_EVENTS = "path", "startingPositions", "maxEvents"
+_MOVE = (
+    "see what is there with: sluicegate offsets lag STREAM; move the stream with: sluicegate offsets "
+    "reset STREAM"
+)
 _SCHEMA = "topic STRING, partition INT, offset BIGINT, value STRING"
 
 Offsets = dict[str, dict[str, int]]
@@ -112,19 +117,8 @@ def complete(log: Log, given: Positions) -> Positions:
 
     Those that are not given start at their beginning: a new partition has not been read.
     """
-    earliest, latest = log.earliest(), log.latest()
-    for each in given:
-        first = earliest.get(each.topic, each.partition)
-        last = latest.get(each.topic, each.partition)
-        if first is None or last is None or not first <= each.offset <= last:
-            there = "is not there" if first is None else f"holds {first} to {last}"
-            raise OutOfRange(
-                f"the position {each.offset} is not in {each.topic}[{each.partition}] of "
-                f"{log.uri}, which {there}",
-                hint="see what is there with: sluicegate offsets lag STREAM; move the stream with: "
-                "sluicegate offsets reset STREAM",
-            )
-    return earliest.updated(given)
+    refuse_outside(log.uri, given, _MOVE)
+    return log.earliest().updated(given)
 
 
 def admitted(begin: Positions, end: Positions, most: int | None) -> Positions:

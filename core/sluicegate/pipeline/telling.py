@@ -1,0 +1,70 @@
+"""Those who hear of a sealed epoch: an offset store, and the `submit` that started the job."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+
+from sluicegate import lag, units
+from sluicegate.chain.link import Link
+from sluicegate.config import NamedStream
+from sluicegate.errors import SluicegateError
+from sluicegate.log.log import Log
+from sluicegate.offsets import Fence, LockFileOffsetStore
+from sluicegate.pipeline.epochs import Done
+from sluicegate.pipeline.reports import Reports
+from sluicegate.positions import to_spark
+from sluicegate.spark.submit.progress import Progress
+
+_log = logging.getLogger("sluicegate.pipeline")
+
+
+class Telling:
+    """Tells of epochs; whatever is wrong with those who are told, nothing is raised."""
+
+    def __init__(self, stream: NamedStream, run: str, source: Log, progress: str | None) -> None:
+        self._stream = stream
+        self._run = run
+        self._source = source
+        self._reports = Reports(progress)
+        self._store = LockFileOffsetStore.open(stream.offsets) if stream.offsets else None
+
+    def start(self, claim: Link) -> None:
+        """Publish where a run begins: one before may have died after a seal, or was taken back."""
+        self._publish(claim)
+
+    def of(self, done: Done) -> None:
+        """Tell of an epoch that is sealed and published."""
+        self._reports.send(self._progress(done, self._publish(done.link)))
+
+    def _publish(self, link: Link) -> str | None:
+        """Where the positions of a link were published, if they were."""
+        if not self._store:
+            return None
+        name = self._stream.name
+        try:
+            self._store.save_many(name, link.positions, fence=Fence(link.stream_id, link.number))
+        except SluicegateError as e:
+            # The epoch is sealed; whoever follows the store is behind until the next one.
+            _log.error("the positions of link %d were not published: %s", link.number, e.message)
+            return None
+        return name
+
+    def _progress(self, done: Done, committed: str | None) -> Progress:
+        rows = done.counts["read"]
+        behind = 0
+        with suppress(SluicegateError):
+            behind = lag.total(lag.lags(done.link.positions, self._source.latest()))
+        return Progress(
+            query=self._stream.name,
+            id=self._run,
+            batch=done.link.epoch,
+            rows=rows,
+            rows_per_second=round(rows / done.seconds, 1) if done.seconds else 0.0,
+            seconds=round(done.seconds, 3),
+            at=units.utc(time.time()),
+            ends=(to_spark(done.link.positions),),
+            committed=committed,
+            counts={**done.counts, "lag": behind, "link": done.link.number},
+        )

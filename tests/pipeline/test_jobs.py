@@ -1,0 +1,199 @@
+"""The gated job as a Spark query: what it reads, when it ends, who hears of it and overtakes it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluicegate.errors import NotFound, SluicegateError, SplitBrainCommit, UsageError
+from sluicegate.log.log import Log
+from sluicegate.offsets import LockFileOffsetStore
+from sluicegate.pipeline.epochs import RecordsRejected
+from sluicegate.pipeline.job import Gate
+from sluicegate.pipeline.running import Running
+from sluicegate.positions import to_spark
+from tests.chain.streams import apply
+from tests.pipeline.jobs import Place
+from tests.pipeline.test_epochs import event, traffic
+from tests.pipeline.truth import published
+
+
+def offsets(store: LockFileOffsetStore) -> Any:
+    record = store.load("clicks")
+    return to_spark(record.positions)["log"] if record else None
+
+
+def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any) -> None:
+    """In epochs of their size; each is told of when it is published, to the offset store too."""
+    place = Place(tmp_path, partitions=1, max_events=100, offsets="offsets").begin()
+    store = LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, traffic(1, "p", 0, 0, 300))
+    count = place.log.end(0)
+    ends = [*range(100, count, 100), count]
+    seen = []
+
+    def step(name: str) -> None:
+        if name in ("sealed", "told"):
+            seen.append((name, offsets(store)["0"]))
+        if name == "told":
+            place.append(0, [event(1000 + place.head.epoch)])
+
+    place.gate(spark).run(step=step)
+    assert to_spark(place.head.positions) == {"log": {"0": count}}
+    assert place.head.epoch == len(ends)
+    starts = [0, *ends[:-1]]
+    assert seen == [
+        each for a, b in zip(starts, ends, strict=True) for each in (("sealed", a), ("told", b))
+    ]
+    # A second one reads what came meanwhile.
+    place.run(spark)
+    place.check()
+
+
+def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None:
+    """With partitions that are added meanwhile; asked to end, it finishes its epoch."""
+    place = Place(tmp_path, partitions=1, max_events=50).begin()
+    dead = place.home / "clicks" / "runs" / "20260101T000000Z-of-a-job-that-was-killed"
+    (dead / "checkpoint").mkdir(parents=True)
+    place.append(0, [event(n) for n in range(70)])
+    gate = place.gate(spark, available_now=False, interval=0.05)
+
+    def step(name: str) -> None:
+        if name == "told" and place.head.epoch == 2:
+            place.log.add_partitions(2)
+            place.append(1, [event(n, producer="q") for n in range(500)])
+        if name == "computed" and place.head.epoch == 3:
+            gate.stop()
+
+    gate.run(step=step)
+    assert place.head.epoch == 4
+    assert len(published(place.sink, "data")) == 70 + 2 * 50
+    assert to_spark(place.head.positions) == {"log": {"0": 70, "1": 100}}
+    assert not list((place.home / "clicks" / "runs").iterdir()), "all scratch is gone"
+    place.seal_all(spark)
+    place.check()
+
+
+def test_a_batch_that_comes_while_the_query_is_stopped(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who stops a query waits for its thread, so that must not wait for who stops it."""
+    place = Place(tmp_path).begin()
+    place.append(0, [event(1)])
+    gate = place.gate(spark, available_now=False, interval=0.01)
+    ended = threading.Event()
+
+    class Stopping(Running):
+        def batch(self, checkpoint: Path) -> Any:
+            self._busy.acquire()
+            threading.Timer(0.5, gate.stop).start()
+            return super().batch(checkpoint)
+
+    def run() -> None:
+        gate.run()
+        ended.set()
+
+    monkeypatch.setattr("sluicegate.pipeline.job.Running", Stopping)
+    threading.Thread(target=run, daemon=True).start()
+    assert ended.wait(30)
+    assert place.head.epoch == 0
+
+
+def test_what_it_fails_with_is_told_in_its_own_words(tmp_path: Path, spark: Any) -> None:
+    place = Place(tmp_path, on_reject="fail").begin()
+    place.append(1, [event(0), {"user": "x"}])
+    with pytest.raises(RecordsRejected, match="1 records cannot be applied: partition 1, offset 1"):
+        place.run(spark)
+
+
+def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark: Any) -> None:
+    place = Place(tmp_path, offsets="offsets").begin()
+    store = LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, [event(n) for n in range(25)])
+    place.seal_all(spark)
+    assert store.load("clicks") is None
+    # There is nothing new to read.
+    place.run(spark)
+    assert offsets(store) == {"0": 25, "1": 0}
+    # Nor was somebody told that a rollback has taken it back.
+    apply(place.stream, "rollback", to=0)
+    starts = []
+    place.gate(spark).run(step=lambda _: starts.append(offsets(store)))
+    assert starts[1] == {"0": 0, "1": 0}
+    assert starts[-1] == {"0": 25, "1": 0}
+    place.check()
+
+
+def test_a_store_that_fails_stops_nothing(
+    tmp_path: Path, spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path, offsets="offsets").begin()
+    LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, [event(1)])
+
+    def step(name: str) -> None:
+        if name == "planned":
+            (tmp_path / "offsets").rename(tmp_path / "gone")
+
+    place.gate(spark).run(step=step)
+    assert "were not published" in caplog.text
+    place.check()
+
+
+class TestOvertaken:
+    @pytest.mark.parametrize("at", ["planned", "ready"])
+    def test_while_an_epoch_is_computed(self, tmp_path: Path, spark: Any, at: str) -> None:
+        """Its files are cleared away under it, but what it says is who took over."""
+        place = Place(tmp_path).begin()
+        place.append(0, [event(n) for n in range(30)])
+
+        def step(name: str) -> None:
+            if name == at:
+                place.seal_all(spark, force=True)
+
+        with pytest.raises(SplitBrainCommit):
+            place.gate(spark).run(step=step)
+        place.check()
+
+    def test_while_it_waits(self, tmp_path: Path, spark: Any) -> None:
+        place = Place(tmp_path).begin()
+        gate = place.gate(spark, available_now=False, interval=0.1)
+        errors: list[SluicegateError] = []
+
+        def run() -> None:
+            try:
+                gate.run()
+            except SluicegateError as e:
+                errors.append(e)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        while not place.head.writer:
+            thread.join(0.1)
+        # Nothing comes that it could try to seal.
+        with place.claimed(spark, force=True):
+            thread.join(30)
+        assert not thread.is_alive()
+        assert isinstance(errors[0], SplitBrainCommit)
+
+
+class TestRefused:
+    def test_a_table_that_differs(self, tmp_path: Path, spark: Any) -> None:
+        place = Place(tmp_path).begin()
+        place.write_config(shards=8, sink="out")
+        with pytest.raises(UsageError, match="shards of stream clicks was 4"):
+            place.run(spark)
+
+    def test_a_log_that_was_made_anew(self, tmp_path: Path, spark: Any) -> None:
+        place = Place(tmp_path).begin()
+        (tmp_path / "log").rename(tmp_path / "old")
+        Log.create(str(tmp_path / "log"), partitions=2)
+        with pytest.raises(SluicegateError, match="was made anew"):
+            place.run(spark)
+
+    def test_without_submit(self, spark: Any) -> None:
+        with pytest.raises(NotFound, match="was not started for a stream"):
+            Gate.from_conf(spark)
