@@ -8,6 +8,7 @@ from sluicegate.log.log import Log
 from sluicegate.positions import Positions
 
 _BROKER = "kafka://"
+_START = "start inside that range, or leave the offsets out to start at its beginning"
 
 
 class BrokerNeeded(UsageError):
@@ -46,7 +47,7 @@ def incarnation_of(uri: str) -> str | None:
     return None if needs_broker(uri) else Log.open(uri).incarnation
 
 
-def refuse_outside(uri: str, positions: Positions) -> None:
+def refuse_outside(uri: str, positions: Positions, hint: str = _START) -> None:
     """Refuse positions that a log does not hold; what Kafka holds is not known here.
 
     Its end is inside, too: it is where the next record will be.
@@ -64,6 +65,6 @@ def refuse_outside(uri: str, positions: Positions) -> None:
         if not low <= each.offset <= high:
             raise OutOfRange(
                 f"{where} cannot start at {each.offset}: {uri} holds {low} to {high}",
-                hint="start inside that range, or leave the offsets out to start at its beginning",
+                hint=hint,
                 place=uri,
             )

@@ -30,8 +30,8 @@ from sluicegate.positions import Positions, from_spark, to_spark
 NAME = "sluicegate"
 PATH, STARTING, MAX_EVENTS = "path", "startingPositions", "maxEvents"
 _MOVE = (
-    "see what is there with: sluicegate offsets lag STREAM; move the stream with: sluicegate offsets "
-    "reset STREAM"
+    "see what is there with: sluicegate offsets lag STREAM; move the stream with: sluicegate "
+    "offsets reset STREAM"
 )
 _SCHEMA = "topic STRING, partition INT, offset BIGINT, value STRING"
 
