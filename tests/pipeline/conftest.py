@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.lab.exactly_once import CONFS
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
@@ -20,8 +22,7 @@ def spark() -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    confs = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-    for name, value in confs.items():
+    for name, value in CONFS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")

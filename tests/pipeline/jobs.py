@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sluicegate.chain.link import Link
 from sluicegate.config import NamedStream, load_config
@@ -81,7 +81,7 @@ class Place:
     def head(self) -> Link:
         return self.stream.chain.head()
 
-    def begin(self) -> Place:
+    def begin(self) -> Self:
         self.home.mkdir()
         MARKER.create(LocalStorage(self.home))
         start = start_of(self.named.source, "earliest")
