@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.docs.documents import heed
-
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
@@ -25,6 +23,9 @@ def sg(tmp_path: Path) -> Sg:
 
     Documents that it prints must have the shape that is documented.
     """
+    # Here, since processes of tests import this file, too, without the path of pytest.
+    from tests.docs.documents import heed
+
     script = Path(sys.executable).with_name("sluicegate")
 
     def run(
@@ -41,8 +42,7 @@ def sg(tmp_path: Path) -> Sg:
             timeout=300,
             check=False,
         )
-        heed(arguments, done.stdout)
-        heed((), done.stderr)
+        heed(arguments, done.stdout + done.stderr)
         return done
 
     return run

@@ -28,7 +28,7 @@ def main() -> int:
 
 def _wanted() -> dict[Path, str]:
     """The text of every generated file."""
-    from generate import man, pages
+    from generate import man, pages, schemas
     from generate.completions.bash import bash
     from generate.completions.fish import fish
     from generate.completions.zsh import zsh
@@ -41,6 +41,7 @@ def _wanted() -> dict[Path, str]:
         "completions/sluicegate.fish": fish(root),
         "docs/findings.md": pages.findings(root),
         "docs/exit-codes.md": pages.exit_codes_page(),
+        "docs/schemas.md": schemas.page(root),
         **{f"man/{name}": text for name, text in man.pages(root).items()},
     }
     if (readme := _read(ROOT / "README.md")) is not None:

@@ -56,7 +56,7 @@ def _view(uri: str, link: int, found: list[Found]) -> View:
         for each in found
     ]
     return View(
-        schema="sluicegate.state.query",
+        schema="sluicegate.state-query",
         document={
             "stream": uri,
             "link": link,

@@ -18,7 +18,7 @@ def stream_audit_view(uri: str, result: StreamAudit) -> View:
     left_out = len(result.epochs) - _SHOWN
     lines = [f"{left_out:,} older epochs are not shown; see --json."] if left_out > 0 else []
     return View(
-        schema="sluicegate.audit.stream",
+        schema="sluicegate.audit-stream",
         document={"stream": uri, "epochs": [_document(each) for each in result.epochs]},
         tables=[Table(columns, [_row(each) for each in result.epochs[-_SHOWN:]])],
         findings=tuple(result.findings),
