@@ -98,7 +98,7 @@ def prune(
 
 
 @dataclass(frozen=True, slots=True)
-class _Garbage:
+class Garbage:
     """What may go, as it was seen while others went on."""
 
     seen: Link
@@ -111,19 +111,20 @@ class _Garbage:
 
     @property
     def swept(self) -> Swept:
+        """How much of each there is."""
         size = sum(size for _, size in self.blobs)
         others = (len(self.temporary), len(self.locks), len(self.runs))
         return Swept(len(self.links), len(self.blobs), size, *others)
 
 
 def sweep(stream: Stream, *, grace: float = GRACE, dry_run: bool = False) -> Swept:
-    """Remove links below the floor, orphans, and leftovers of dead writers.
+    """Remove links below the floor, orphans, and leftovers of dead writers."""
+    garbage = look(stream, grace)
+    return garbage.swept if dry_run or not garbage.swept else remove(stream, garbage)
 
-    All is looked at while others append; who removes then only looks at what is new.
-    """
-    garbage = _look(stream, grace)
-    if dry_run or not garbage.swept:
-        return garbage.swept
+
+def remove(stream: Stream, garbage: Garbage) -> Swept:
+    """Remove what was seen to be garbage, but what became part of the stream since."""
     for links in _portions(garbage.links):
         with _removing(stream):
             for key in links:
@@ -154,7 +155,8 @@ def _portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
         yield items[start : start + _PORTION]
 
 
-def _look(stream: Stream, grace: float) -> _Garbage:
+def look(stream: Stream, grace: float = GRACE) -> Garbage:
+    """What may go. Others append meanwhile; who removes it only looks at what is new."""
     while True:
         seen = stream.chain.head()
         try:
@@ -167,7 +169,7 @@ def _look(stream: Stream, grace: float) -> _Garbage:
             continue
         limit = (time.time() - grace) * 1e9
         stored = [(blob, _old(stream, blob, live, limit)) for blob in stream.blobs.stored()]
-        return _Garbage(
+        return Garbage(
             seen,
             limit,
             [key_of(number) for number in stream.chain.numbers() if number < seen.floor],
@@ -178,7 +180,7 @@ def _look(stream: Stream, grace: float) -> _Garbage:
         )
 
 
-def _remove_leftovers(stream: Stream, garbage: _Garbage) -> None:
+def _remove_leftovers(stream: Stream, garbage: Garbage) -> None:
     for path in garbage.temporary:
         path.unlink(missing_ok=True)
     for path in garbage.runs:

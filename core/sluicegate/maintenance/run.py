@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from sluicegate.config import Config
 from sluicegate.errors import Locked, SluicegateError, UsageError
-from sluicegate.findings import worst_first
+from sluicegate.findings import Severity, worst_first
+from sluicegate.home import check_home
 from sluicegate.locks import FileLock
 from sluicegate.maintenance import facts, memory, rules
 from sluicegate.maintenance.report import Outcome, Report, Sample, Step, TargetReport
@@ -35,7 +36,11 @@ def choose(config: Config, home: str, words: Sequence[str], *, everything: bool)
         raise UsageError("--all and names exclude each other", hint="leave one of them out")
     if words:
         return [known.get(word) or _sighted(word, config, home) for word in dict.fromkeys(words)]
-    if everything or len(known) == 1:
+    if everything:
+        # A home whose disk is not mounted has no streams that could be missed.
+        wrong = [each for each in check_home(home) if each.severity is Severity.ERROR]
+        return [*([Sighting("home", home, None, tuple(wrong))] if wrong else []), *known.values()]
+    if len(known) == 1:
         return list(known.values())
     if not known:
         raise UsageError(

@@ -101,10 +101,12 @@ class Steps:
             self._run(name, lambda: self._carry_out(prepare()))
 
     def _is_damaged(self, name: str) -> bool:
-        found = has_errors(self.findings)
-        if found:
+        """Whether a step is to be left out: looking failed, or found something that is wrong."""
+        found = [each for each in self.findings if each.rule is not rules.FAILED]
+        unseen = bool(self.done) and self.done[0].outcome is Outcome.FAILED
+        if damaged := unseen or has_errors(found):
             self.done.append(Step(name, Outcome.SKIPPED, "not as long as something is wrong"))
-        return found
+        return damaged
 
     def _carry_out(self, change: Change | None) -> tuple[Outcome, str, Plan | None]:
         if change is None or not change.plan.actions:

@@ -22,6 +22,7 @@ from sluicegate.gate.source import range_of
 from sluicegate.gate.stream import Stream
 from sluicegate.gate.verify import Reading, Verified, verify
 from sluicegate.maintenance import rules
+from sluicegate.maintenance.report import Outcome
 from sluicegate.maintenance.steps import Change, Steps, Terms
 from sluicegate.plan import Action, Plan, Subject
 
@@ -120,12 +121,15 @@ class StreamCare:
         return self._change(StreamChange(PRUNE, to=floor, note=note))
 
     def _collect(self) -> Change | None:
-        found = collect.sweep(self._stream, dry_run=True)
-        if not found:
+        if self.steps.done[-1].outcome is Outcome.DONE:
+            # A prune collects, too.
             return None
-        action = Action("remove", "leftovers", found.shown)
+        found = collect.look(self._stream)
+        if not found.swept:
+            return None
+        action = Action("remove", "leftovers", found.swept.shown)
         plan = self._plan(f"Collect what {self._stream.name} does not need", action)
-        return Change.by(plan, lambda: collect.sweep(self._stream))
+        return Change.by(plan, partial(collect.remove, self._stream, found))
 
     def _empty_trash(self) -> Change | None:
         sink = self._sink()

@@ -1,0 +1,219 @@
+"""The maintenance of gated streams: what is done, what is left alone, and why."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sluicegate.config import Maintain
+from sluicegate.findings import Severity
+from sluicegate.gate.changes import ROLLBACK
+from sluicegate.gate.collect import GRACE
+from sluicegate.gate.gate import Gate
+from sluicegate.gate.output import DATA, Sink, name_of, open_sink
+from sluicegate.gate.stream import Stream
+from sluicegate.locks import LockMode
+from sluicegate.maintenance.report import Outcome
+from sluicegate.maintenance.steps import Steps
+from sluicegate.storage.faults import Disk
+from tests.chain.streams import apply, check, in_memory, made, opened, seal, work
+from tests.maintenance.week import cared_for, terms
+from tests.pipeline import sinks
+
+EAGER = Maintain(keep=0.0, keep_links=3)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with in_memory() as path:
+        yield path
+
+
+@pytest.fixture
+def stream(root: Path) -> Stream:
+    return made(root / "home", epochs=12, dedup=True)
+
+
+def outcomes(steps: Steps) -> dict[str, Outcome]:
+    return {step.name: step.outcome for step in steps.done}
+
+
+def run(root: Path, policy: Maintain = EAGER, only: str = "") -> Steps:
+    return cared_for(opened(root / "home", patience=0.0), root / "sink", terms(policy, only=only))
+
+
+class TestChanges:
+    def test_each_is_a_link_with_its_reason(self, root: Path, stream: Stream) -> None:
+        before = stream.chain.head()
+        run(root)
+        head = check(stream)
+        new = [stream.chain.read(n) for n in range(before.number + 1, head.number + 1)]
+        assert [link.kind.value for link in new] == ["compact", "compact", "prune"]
+        assert {link.reason for link in new} == {"maintain"}
+
+    def test_a_second_run_has_nothing_to_do(self, root: Path, stream: Stream) -> None:
+        run(root)
+        settled = run(root)
+        before = stream.chain.head().number
+        for _ in range(3):
+            settled = run(root)
+        assert stream.chain.head().number == before, "an idle stream is not pruned for ever"
+        assert Outcome.DONE not in {s.outcome for s in settled.done[2:]}
+
+    def test_a_job_goes_on_beside_it(self, root: Path, stream: Stream) -> None:
+        with Gate(stream).claim(app="job") as job:
+            seal(job)
+            assert run(root).findings == []
+            job.refresh()
+            seal(job)
+        check(stream)
+
+    def test_few_segments_beside_a_large_one_are_left_alone(self, root: Path) -> None:
+        stream = made(root / "home", epochs=3, dedup=True)
+        head = stream.chain.head().number
+        assert outcomes(run(root, Maintain()))["compact dedup log"] is Outcome.NOTHING
+        assert stream.chain.head().number == head
+
+    @pytest.mark.parametrize("how", ["dry_run", "read_only"])
+    def test_who_only_looks_changes_nothing(self, root: Path, stream: Stream, how: str) -> None:
+        head = stream.chain.head()
+        steps = run(root, only=how)
+        expected = Outcome.PLANNED if how == "dry_run" else Outcome.SKIPPED
+        assert outcomes(steps)["prune"] is expected
+        assert stream.chain.head() == head
+
+
+class TestOthersAtWork:
+    def test_a_lock_that_is_held_is_not_waited_for(self, root: Path, stream: Stream) -> None:
+        began = time.monotonic()
+        with stream.lock("collect").hold(LockMode.EXCLUSIVE, note=False):
+            steps = run(root)
+        assert time.monotonic() - began < 5
+        assert outcomes(steps)["compact state"] is Outcome.SKIPPED
+        assert outcomes(steps)["prune"] is Outcome.SKIPPED
+        assert steps.findings == [], "that is no problem"
+        assert outcomes(run(root))["prune"] is Outcome.DONE
+
+    def test_idle_streams_are_told(self, root: Path, stream: Stream) -> None:
+        time.sleep(0.01)
+        [finding] = run(root, Maintain(idle=0.005)).findings
+        assert (finding.code, finding.severity) == ("SG-MAINTAIN-IDLE", Severity.WARNING)
+        with Gate(stream).claim():
+            assert run(root, Maintain(idle=0.0)).findings == []
+
+
+class TestDamage:
+    def spoil(self, stream: Stream) -> Path:
+        ref = stream.chain.head().state.refs[0]
+        path = Path(stream.uri) / ref.key
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        return path
+
+    def test_what_is_damaged_is_not_changed(self, root: Path, stream: Stream) -> None:
+        (Path(stream.uri) / stream.chain.head().state.refs[0].key).unlink()
+        head = stream.chain.head()
+        steps = run(root)
+        assert "SG-BLOB-DAMAGED" in {f.code for f in steps.findings}
+        assert {s.outcome for s in steps.done[1:]} == {Outcome.SKIPPED}
+        assert stream.chain.head() == head
+
+    def test_bad_content_is_told_until_it_is_mended(self, root: Path, stream: Stream) -> None:
+        path = self.spoil(stream)
+        mended = path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1])
+        found = []
+        for _ in range(40):
+            steps = cared_for(opened(root / "home"), None, terms(EAGER, seconds=0.0))
+            found.append(bool([f for f in steps.findings if f.severity is Severity.ERROR]))
+        first = found.index(True)
+        assert all(found[first:]), "each run reads one blob; the bad one again each time"
+        path.write_bytes(mended)
+        steps = cared_for(opened(root / "home"), None, terms(EAGER, seconds=0.0))
+        assert [f.detail for f in steps.findings if f.severity is Severity.ERROR] == []
+
+    def test_a_failing_step_does_not_stop_the_others(self, root: Path, stream: Stream) -> None:
+        refused: list[str] = []
+
+        def full_once(_number: int, call: str) -> None:
+            if call.startswith("create") and not refused:
+                refused.append(call)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        process = Disk(root).process(full_once)
+        steps = cared_for(opened(root / "home", process, 0.0), None, terms(EAGER))
+        failed = [step.name for step in steps.done if step.outcome is Outcome.FAILED]
+        assert failed == ["compact dedup log"]
+        assert outcomes(steps)["compact state"] is outcomes(steps)["prune"] is Outcome.DONE
+        [finding] = steps.findings
+        assert (finding.code, finding.severity) == ("SG-MAINTAIN-FAILED", Severity.ERROR)
+        assert finding.detail.startswith("compact dedup log: ")
+        assert "no space left" in finding.detail
+
+
+class TestTrash:
+    @pytest.fixture
+    def sink(self, root: Path, stream: Stream) -> Sink:
+        return open_sink(stream, str(root / "sink"))
+
+    def test_is_kept_as_long_as_it_can_come_back(
+        self, root: Path, stream: Stream, sink: Sink
+    ) -> None:
+        with sinks.started(stream, sink) as job:
+            links = []
+            for _ in range(3):
+                links.append(sinks.seal(job, sink, DATA))
+                sink.publish(links[-1])
+        before = sinks.shown(Path(sink.uri))
+        apply(stream, ROLLBACK, to=links[0].number)
+        with sinks.started(stream, sink):
+            pass
+        assert len(list((root / "sink/_sluicegate/trash/data").iterdir())) == 2
+        # The links below the tip of what was taken back are given up, the tip is not.
+        run(root, Maintain(keep=0.0, keep_links=stream.chain.head().number - links[2].number + 1))
+        assert len(list((root / "sink/_sluicegate/trash/data").iterdir())) == 2
+        apply(stream, ROLLBACK, to=links[2].number)
+        with sinks.started(stream, sink):
+            assert sinks.shown(Path(sink.uri)) == before, "also of links that are not kept"
+
+    def test_goes_when_nothing_can_bring_it_back(
+        self, root: Path, stream: Stream, sink: Sink
+    ) -> None:
+        with sinks.started(stream, sink) as job:
+            links = [sinks.seal(job, sink, DATA) for _ in range(3)]
+        apply(stream, ROLLBACK, to=links[0].number - 1)
+        with sinks.started(stream, sink):
+            pass
+        work(stream, 6)
+        assert list((root / "sink/_sluicegate/trash/staged").iterdir())
+        run(root)
+        assert not list((root / "sink/_sluicegate/trash/staged").iterdir())
+
+    def test_an_epoch_that_is_not_published_keeps_its_link(
+        self, root: Path, stream: Stream, sink: Sink
+    ) -> None:
+        with sinks.started(stream, sink) as job:
+            link = sinks.seal(job, sink, DATA)
+        for _ in range(4):
+            run(root, Maintain(keep=0.0, keep_links=1))
+        assert stream.chain.head().floor <= link.number
+        assert sinks.shown(Path(sink.uri)) == {}
+        with sinks.started(stream, sink):
+            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(link)}"]
+
+    def test_attempts_of_the_dead_go_and_those_of_the_living_stay(
+        self, root: Path, stream: Stream, sink: Sink
+    ) -> None:
+        with sinks.started(stream, sink):
+            old, young = sink.attempts("a" * 32), sink.attempts("b" * 32)
+            os.utime(old, (time.time() - GRACE - 60,) * 2)
+            run(root)
+            assert old.exists()
+        run(root)
+        assert not old.exists()
+        assert young.exists()

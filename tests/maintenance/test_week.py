@@ -1,0 +1,75 @@
+"""A simulated week: whatever is sealed, disk use and links stay bounded and nothing is lost.
+
+`SG_LAB=all` runs 10,000 epochs, one a minute, and maintenance every 15 minutes; else everything is
+slower, and it is some days.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sluicegate.config import Maintain
+from tests.chain.streams import check, in_memory
+from tests.maintenance.week import Clock, Week, temporary
+
+ALL = os.environ.get("SG_LAB") == "all"
+HOUR, DAY = 3600.0, 86400.0
+# Epochs, seconds from one to the next, and from one maintenance to the next; what is kept.
+SHAPE = (10_000, 7 * DAY / 10_000, HOUR / 4, DAY, 100)
+SMALL = (300, HOUR / 3, 5 * HOUR, 20 * HOUR, 30)
+
+
+def test_a_week(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock(time.time())
+    monkeypatch.setattr(time, "time", clock)
+    epochs, spacing, cron, keep, keep_links = SHAPE if ALL else SMALL
+    policy = Maintain(keep=keep, keep_links=keep_links)
+    with in_memory() as root:
+        week = Week(root / "home", clock, policy, epochs, spacing, cron)
+        stream = week.run()
+        if ALL:
+            with capsys.disabled():
+                print(report(week))
+        check(stream)
+        assert {p.name for p in (root / "sink" / "data").iterdir()} == week.published()
+        bounded(week, keep)
+        tidy(root)
+
+
+def bounded(week: Week, keep: float) -> None:
+    """Once there is something to give up, no more is there than the policy keeps."""
+    # A tenth is left for the next time; jobs and operators add links of their own.
+    most = 1.1 * (keep / week.spacing) * 1.15 + week.policy.keep_links
+    settled = [size for size in week.sizes if size.links > 0][len(week.sizes) // 3 :]
+    assert max(size.links for size in settled) <= most
+    early, late = settled[: len(settled) // 2], settled[len(settled) // 2 :]
+    assert max(size.bytes for size in late) <= 1.25 * max(size.bytes for size in early)
+    assert max(size.blobs for size in late) <= 1.25 * max(size.blobs for size in early)
+    assert max(size.link_bytes for size in week.sizes) < 8192
+    for step in ("compact dedup log", "compact state", "prune", "collect"):
+        assert week.outcomes[step, "done"], f"{step} was never needed"
+
+
+def tidy(root: Path) -> None:
+    """What jobs left more than a day ago is gone, and nothing is unfinished."""
+    stream = root / "home" / "clicks"
+    limit = time.time() - 1.5 * DAY
+    for path in (*(stream / "runs").iterdir(), *(root / "sink" / "_sluicegate").rglob("link=*")):
+        assert path.stat().st_mtime > limit, path
+    assert len(list((stream / "locks").iterdir())) < 80
+    assert temporary(root) == []
+
+
+def report(week: Week) -> str:
+    first, last = week.sizes[len(week.sizes) // 3], week.sizes[-1]
+    biggest = max(size.link_bytes for size in week.sizes)
+    done = {name: count for (name, how), count in week.outcomes.items() if how == "done"}
+    return (
+        f"\n{week.epochs} epochs, {week.claims} claims, {week.rollbacks} rollbacks, "
+        f"{len(week.sizes)} runs: {done}\n"
+        f"after a third: {first}\nin the end:    {last}\nlargest link: {biggest} bytes"
+    )
