@@ -100,6 +100,8 @@ def audit_stream(
     head = stream.chain.head()
     first = stream.chain.first(head.floor, head.number, lambda link: link.created_at >= since)
     result = StreamAudit()
+    if head.created_at < since:
+        first = head.number + 1
     before: Link | None = stream.chain.read(first - 1) if first > head.floor else None
     for number in range(first, head.number + 1):
         link = stream.chain.read(number)

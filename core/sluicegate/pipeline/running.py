@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.errors import Fenced, NotFound, SluicegateError
+from sluicegate.errors import Fenced, NotFound, SluicegateError, error_classes
 from sluicegate.gate.gate import Run
 from sluicegate.positions import Positions
 from sluicegate.spark.offset_log import read_offsets
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sluicegate.pipeline")
 _GLANCE = 0.2
 _LOOK = 2.0
+_THROWN = re.compile(r"^(sluicegate\.[\w.]+): (.*)$", re.MULTILINE)
 
 
 class _Stopping(Exception):
@@ -116,8 +118,19 @@ class Running:
             raise
         except SluicegateError as e:
             _log.error("whether another run took over is not known: %s", e.message)
-        if isinstance(self._error, SluicegateError):
-            raise self._error from None
+        if self._error is not None and (own := own_error(self._error)):
+            raise own from None
+
+
+def own_error(error: BaseException) -> SluicegateError | None:
+    """An error that is ours, also if it came from a task and Spark has put it into its words."""
+    if isinstance(error, SluicegateError):
+        return error
+    known = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in error_classes()}
+    for name, message in _THROWN.findall(str(error)):
+        if kind := known.get(name):
+            return kind(message)
+    return None
 
 
 @contextmanager
