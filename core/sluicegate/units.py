@@ -39,7 +39,12 @@ def size(count: int) -> str:
 
 def events(count: int) -> str:
     """A number of events: `1 event`, `1,200 events`."""
-    return f"{count:,} event" + ("" if count == 1 else "s")
+    return counted(count, "event")
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number of things: `1 file`, `1,200 files`, `2 entries`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def utc(timestamp: float) -> str:

@@ -722,7 +722,7 @@ class TestHistory:
             f"OPERATION  WHEN                  KIND    WHAT         {head}  REASON  UNDO\n"
             f"billing@2  2024-03-01T11:00:00Z  commit  3 positions  {by}  -       yes\n"
             "\n"
-            "1 older entries; see them with --limit 2"
+            "1 older entry; see them with --limit 2"
         )
 
     def test_a_reason_is_kept(self, sg: Sg, store: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from shlex import quote
 
 import typer
 
@@ -57,11 +58,11 @@ def _view(uri: str, found: LogStats) -> View:
             **asdict(s),
         },
         tables=[Table(("field", "value"), facts, header=False)],
-        lines=_why(found),
+        lines=_why(uri, found),
     )
 
 
-def _why(found: LogStats) -> list[str]:
+def _why(uri: str, found: LogStats) -> list[str]:
     s = found.statistics
     if not s.intervals:
         return ["This stream has seen no stamps."]
@@ -69,5 +70,5 @@ def _why(found: LogStats) -> list[str]:
     if s.gaps:
         told.append("Intervals on both sides of a gap stay apart until the missing stamps arrive.")
     if found.bytes > 2 * found.compacted_bytes:
-        told.append("Worth compacting: sluicegate dedup compact")
+        told.append(f"Worth compacting: sluicegate dedup compact {quote(uri)}")
     return told

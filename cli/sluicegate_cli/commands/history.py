@@ -43,7 +43,8 @@ def _view(uri: str, entries: list[Entry], limit: int) -> View:
         for e in shown
     ]
     hidden = len(entries) - len(shown)
-    more = [f"{hidden} older entries; see them with --limit {len(entries)}"] if hidden else []
+    older = units.counted(hidden, "older entry", "older entries")
+    more = [f"{older}; see them with --limit {len(entries)}"] if hidden else []
     return View(
         schema="sluicegate.history",
         document={"target": uri, "entries": [e.fields() for e in shown], "hidden": hidden},

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluicegate import units
 from sluicegate.gate.query import Found, look_up, scan
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.output import Table, View
@@ -69,7 +70,8 @@ def _view(uri: str, link: int, found: list[Found]) -> View:
 
 def _count(found: list[Found]) -> str:
     unknown = [each.key for each in found if each.values is None]
-    return f"{len(found):,} keys" + (f"; never seen: {', '.join(unknown)}" if unknown else "")
+    told = units.counted(len(found), "key")
+    return f"{told}; never seen: {', '.join(unknown)}" if unknown else told
 
 
 def _plain(values: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 _ALIKE = 10
+_GUTTER = 2
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 
 
@@ -108,14 +109,42 @@ def _print_table(console: Console, table: Table) -> None:
     if table.title:
         console.print(Text(visible(table.title), style="bold"))
     grid = RichTable(box=None, show_header=table.header, pad_edge=False, header_style="bold")
+    texts = [[visible(_text(cell)) for cell in row] for row in table.rows]
+    widths = column_widths([[*table.columns], *texts], console.width)
     for index, name in enumerate(table.columns):
         numbers = all(isinstance(row[index], int | float) for row in table.rows)
-        grid.add_column(name.upper(), overflow="fold", justify="right" if numbers else "left")
-    for row in table.rows:
-        cells = [visible(_text(cell)) for cell in row]
+        grid.add_column(
+            name.upper(),
+            overflow="fold",
+            justify="right" if numbers else "left",
+            width=widths[index] if widths else None,
+        )
+    for cells in texts:
         grid.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     console.print(grid)
     console.print()
+
+
+def column_widths(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """How wide columns are to be where the whole table does not fit, so that no word is broken.
+
+    What is left over goes to those that need least. None: there is room for all of it, or not even
+    for the words, so that rich has to break them where it must.
+    """
+    from rich.cells import cell_len
+
+    columns = list(zip(*lines, strict=True))
+    whole = [max(cell_len(cell) for cell in column) for column in columns]
+    widths = [max(map(cell_len, " ".join(column).split()), default=0) for column in columns]
+    spare = room - _GUTTER * (len(columns) - 1) - sum(widths)
+    if spare < 0 or sum(whole) - sum(widths) <= spare:
+        return None
+    waiting = sorted(range(len(columns)), key=lambda each: whole[each] - widths[each])
+    for at, each in enumerate(waiting):
+        more = min(whole[each] - widths[each], spare // (len(waiting) - at))
+        widths[each] += more
+        spare -= more
+    return widths
 
 
 def _print_findings(console: Console, found: list[Finding]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from sluicegate import units
@@ -18,7 +19,7 @@ def stream_view(summary: Summary) -> View:
     link = summary.head
     positions = [(p.topic, p.partition, p.offset) for p in link.positions]
     operators = [(name, units.size(size)) for name, size in sorted(summary.operators.items())]
-    pinned = [(f"{name} = {value}",) for name, value in sorted(link.pins.items())]
+    pinned = [(f"{name} = {_plain(value)}",) for name, value in sorted(link.pins.items())]
     return View(
         schema="sluicegate.stream",
         document=link_document(link)
@@ -46,6 +47,7 @@ def links_view(found: list[Link | str], kept: int) -> View:
     """The newest links of a stream."""
     rows = [_row(each) if isinstance(each, Link) else _bad(each) for each in found]
     hidden = kept - len(found)
+    older = f"{units.counted(hidden, 'older link')}; show them with --last {kept}"
     columns = ("link", "made", "kind", "included", "what, or where it was then", "by")
     return View(
         schema="sluicegate.links",
@@ -57,7 +59,7 @@ def links_view(found: list[Link | str], kept: int) -> View:
             ],
         },
         tables=[Table(columns, rows)],
-        lines=[f"{hidden} older links; show them with --last {kept}"] if hidden > 0 else [],
+        lines=[older] if hidden > 0 else [],
     )
 
 
@@ -207,3 +209,8 @@ def _bad(problem: str) -> tuple[Any, ...]:
 
 def _watermark(nanoseconds: int | None) -> str | None:
     return units.utc(nanoseconds / 1e9) if nanoseconds else None
+
+
+def _plain(value: Any) -> str:
+    """A setting as it stands in the configuration, more or less: never as Python would show it."""
+    return value if isinstance(value, str) else json.dumps(value)

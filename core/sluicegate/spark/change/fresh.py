@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 
+from sluicegate import units
 from sluicegate.errors import SluicegateError, UnsupportedFormat, UsageError
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions, PositionsInvalid, to_spark
@@ -118,8 +119,8 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
     return Plan(
         f"Copy {source.uri} to {root}",
         (
-            Action("copy", source.uri, f"{len(files)} files"),
-            Action("rewrite paths", str(root), f"in {len(changed)} files"),
+            Action("copy", source.uri, units.counted(len(files), "file")),
+            Action("rewrite paths", str(root), f"in {units.counted(len(changed), 'file')}"),
             *mapped,
         ),
         (

@@ -8,6 +8,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import Any
 
+from sluicegate import units
 from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
 from sluicegate.locks import FileLock
@@ -234,7 +235,9 @@ class CheckpointJournal:
         return Draft(
             title=f"Undo {record.id} ({record.kind})",
             summary=f"undo {record.id}: {record.summary}",
-            actions=(Action("put back", "what the operation changed", f"{len(edits)} files"),),
+            actions=(
+                Action("put back", "what the operation changed", units.counted(len(edits), "file")),
+            ),
             consequences=(
                 "Every file that the operation changed is again what it was, byte for byte.",
             ),
@@ -259,7 +262,9 @@ class CheckpointJournal:
         return Draft(
             title=f"{verb} the interrupted {found.record.id} ({found.record.kind})",
             summary=found.record.summary,
-            actions=(Action(verb.lower(), "the rest", f"{len(found.record.files)} files"),),
+            actions=(
+                Action(verb.lower(), "the rest", units.counted(len(found.record.files), "file")),
+            ),
             consequences=(consequence,),
             edits=(),
             newest=found.record.newest,

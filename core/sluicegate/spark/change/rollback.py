@@ -56,7 +56,7 @@ def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
     return Draft(
         title=f"Roll back to the end of batch {to}",
         summary=f"from batch {last} to the end of batch {to}",
-        actions=tuple(Action(verb, place, f"{len(found)} files") for verb, place, found in parts),
+        actions=tuple(Action(v, place, units.counted(len(f), "file")) for v, place, f in parts),
         consequences=tuple(_consequences(roots, look, entry)) if edits else (),
         edits=edits,
         newest=to,
