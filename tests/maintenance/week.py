@@ -124,6 +124,7 @@ class Week:
                     if self.clock.now >= next_run:
                         next_run += self.cron
                         self._cron()
+                        assert (self.root / NAME / "runs" / run.id).is_dir(), "it is at work there"
                 if self.chance.random() < 0.5:
                     # Killed in the middle of an epoch: its blobs are nobody's.
                     epoch_after(Gate(stream), stream.chain.head())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from sluicegate import lag
-from sluicegate.chain.link import Link
+from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import SluicegateError
 from sluicegate.gate.stream import Stream
 from sluicegate.maintenance import memory
@@ -44,7 +44,7 @@ def of_stream(name: str, stream: Stream) -> Iterator[Sample]:
     yield Sample(
         "sluicegate_job_alive", float(Gate(stream).living_writer(head) is not None), labels
     )
-    yield _age("sluicegate_head_age_seconds", head.created_at, labels)
+    yield _age("sluicegate_head_age_seconds", last_at_work(stream, head), labels)
     yield Sample("sluicegate_epochs_total", head.epoch, labels)
     yield Sample("sluicegate_links", head.number - head.floor + 1, labels)
     for counter, outcome in OUTCOMES.items():
@@ -58,6 +58,13 @@ def of_stream(name: str, stream: Stream) -> Iterator[Sample]:
         yield from _dedup(stream, labels)
     with suppress(SluicegateError):
         yield from _shards(stream, head, labels)
+
+
+def last_at_work(stream: Stream, head: Link) -> float:
+    """When a job last sealed or started; links of the maintenance itself do not count."""
+    links = stream.chain.walk(head.number, head.floor)
+    found = (link.created_at for link in links if link.kind in (Kind.EPOCH, Kind.CLAIM))
+    return next(found, head.created_at)
 
 
 def _lag(name: str, head: Link) -> Iterator[Sample]:

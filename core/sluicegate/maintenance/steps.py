@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluicegate.config import Maintain
-from sluicegate.errors import Drifted, Locked, SluicegateError
+from sluicegate.errors import Corrupt, Drifted, Locked, SluicegateError
 from sluicegate.findings import Finding, has_errors
 from sluicegate.journal import Approval, Entry, Journal, recorded
 from sluicegate.maintenance import rules
@@ -82,6 +82,7 @@ class Steps:
         self.findings: list[Finding] = []
         self._uri = uri
         self._terms = terms
+        self._met_damage = False
 
     def look(self, name: str, work: Callable[[], str]) -> None:
         """A step that changes nothing; it gives its result in a few words."""
@@ -101,10 +102,10 @@ class Steps:
             self._run(name, lambda: self._carry_out(prepare()))
 
     def _is_damaged(self, name: str) -> bool:
-        """Whether a step is to be left out: looking failed, or found something that is wrong."""
+        """Whether a step is to be left out: looking failed, or something is damaged."""
         found = [each for each in self.findings if each.rule is not rules.FAILED]
         unseen = bool(self.done) and self.done[0].outcome is Outcome.FAILED
-        if damaged := unseen or has_errors(found):
+        if damaged := unseen or self._met_damage or has_errors(found):
             self.done.append(Step(name, Outcome.SKIPPED, "not as long as something is wrong"))
         return damaged
 
@@ -127,6 +128,7 @@ class Steps:
             outcome, detail = Outcome.SKIPPED, e.message
         except (SluicegateError, OSError) as e:
             outcome, detail = Outcome.FAILED, str(e)
+            self._met_damage |= isinstance(e, Corrupt)
             place = getattr(e, "place", None) or self._uri
             self.findings.append(rules.FAILED.at(place, f"{name}: {detail}"))
         self.done.append(Step(name, outcome, detail, time.monotonic() - began, plan))

@@ -21,7 +21,9 @@ from sluicegate.gate.sealed import shards_of
 from sluicegate.gate.source import range_of
 from sluicegate.gate.stream import Stream
 from sluicegate.gate.verify import Reading, Verified, verify
+from sluicegate.log.source import needs_broker
 from sluicegate.maintenance import rules
+from sluicegate.maintenance.facts import last_at_work
 from sluicegate.maintenance.report import Outcome
 from sluicegate.maintenance.steps import Change, Steps, Terms
 from sluicegate.plan import Action, Plan, Subject
@@ -74,21 +76,24 @@ class StreamCare:
     def _lag(self) -> str:
         head = self._stream.chain.head()
         behind = self._behind(head)
-        age = time.time() - head.created_at
+        age = time.time() - last_at_work(self._stream, head)
         is_idle = age > self._terms.policy.idle and behind != 0
         if is_idle and Gate(self._stream).living_writer(head) is None:
             waiting = "" if behind is None else f"; {units.events(behind)} wait"
-            detail = f"link {head.number} is {units.duration(age)} old{waiting}"
+            detail = f"no job has been at work for {units.duration(age)}{waiting}"
             start = f"sluicegate submit {self._stream.name}" if self._named else ""
             self.steps.findings.append(rules.IDLE.at(self._stream.uri, detail, repair=start))
         return "not known here" if behind is None else f"{units.events(behind)} behind"
 
     def _behind(self, head: Link) -> int | None:
-        """How many events are still to be read; None where only a broker knows."""
-        try:
-            earliest, latest = range_of(head)
-        except SluicegateError:
+        """How many events are still to be read; None where only a broker knows.
+
+        A log that is gone, or another in its place, fails the step.
+        """
+        source = head.pins.get("source")
+        if not isinstance(source, str) or not source or needs_broker(source):
             return None
+        earliest, latest = range_of(head)
         found = lag.lags(head.positions, latest, earliest)
         again = f"sluicegate offsets reset {self._stream.name} --to-earliest"
         self.steps.findings += lag.problems(found, again)
