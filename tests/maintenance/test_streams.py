@@ -89,6 +89,16 @@ class TestChanges:
         assert stream.chain.head() == head
 
 
+def test_a_prune_of_leftovers_alone_is_done(root: Path, stream: Stream) -> None:
+    """As `checkpoint prune` does it, when all links are kept."""
+    path = Path(stream.uri) / stream.blobs.put(b"orphan").key
+    os.utime(path, (1, 1))
+    head = stream.chain.head()
+    assert apply(stream, "prune", to=0).id == f"clicks@{head.number}"
+    assert not path.exists()
+    assert stream.chain.head() == head
+
+
 class TestOthersAtWork:
     def test_a_lock_that_is_held_is_not_waited_for(self, root: Path, stream: Stream) -> None:
         began = time.monotonic()

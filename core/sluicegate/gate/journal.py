@@ -138,6 +138,9 @@ class StreamJournal:
             case "prune":
                 assert change.to is not None
                 link = collect.prune(self._gate, change.to, signature, details)
+                if link is None and change.to <= base.floor:
+                    # There were leftovers only, and those are gone.
+                    return base
             case "depose":
                 link = self._gate.depose(signature, details)
             case "rebalance":
