@@ -29,7 +29,7 @@ class Chain:
 
     def __init__(self, storage: Storage, home: Storage | None = None, stream: str = "") -> None:
         self.storage = storage
-        self._home = home
+        self.home = home
         self._stream = stream
 
     def head(self) -> Link:
@@ -108,7 +108,7 @@ class Chain:
 
     def remembered(self) -> Hint | None:
         """What the home knows of this stream."""
-        return hints.read_hint(self._home, hints.home_key(self._stream)) if self._home else None
+        return hints.read_hint(self.home, hints.home_key(self._stream)) if self.home else None
 
     def read(self, number: int) -> Link:
         """A link, which is the one that belongs there, or `LinkDamaged`."""
@@ -163,7 +163,7 @@ class Chain:
 
     def tell_home(self, link: Link) -> None:
         """Let the home remember a link, unless it knows of a later one."""
-        if self._home is None:
+        if self.home is None:
             return
         try:
             known = self.remembered()
@@ -171,7 +171,7 @@ class Chain:
             # The link is durable; that the second hint is damaged, the next start and verify say.
             return
         if known is None or known.number < link.number:
-            hints.write_hint(self._home, hints.home_key(self._stream), Hint.of(link))
+            hints.write_hint(self.home, hints.home_key(self._stream), Hint.of(link))
 
     def settle(self, head: Link) -> None:
         """Let HEAD name the head, for somebody who keeps all others from appending.
@@ -264,4 +264,4 @@ class Chain:
         return f"see what is wrong with: sluicegate checkpoint verify {quote(self.storage.uri)}"
 
     def _home_place(self) -> str:
-        return f"{self._home.uri}/{hints.home_key(self._stream)}" if self._home else "the hint"
+        return f"{self.home.uri}/{hints.home_key(self._stream)}" if self.home else "the hint"

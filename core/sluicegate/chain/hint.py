@@ -21,6 +21,7 @@ from sluicegate.errors import Corrupt, NotFound
 from sluicegate.storage import Storage
 
 HEAD = "HEAD"
+HOME_DIRECTORY = "heads"
 FORMAT = codec.Format("head", 1, 4096)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # No chain gets so far, and the next number must still be one.
@@ -49,7 +50,7 @@ class Hint:
 
 def home_key(stream: str) -> str:
     """Where the home remembers a stream."""
-    return f"heads/{stream}.head"
+    return f"{HOME_DIRECTORY}/{stream}.head"
 
 
 def read_hint(storage: Storage, key: str) -> Hint | None:

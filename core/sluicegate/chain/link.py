@@ -70,8 +70,8 @@ class Link:
     `changed` is the number of the newest link before this one that is not an epoch, so that the
     history need not read the epochs. `lineage` are the numbers whose epochs are part of the
     stream; what was rolled back is not. `sequence` counts the events included, `epoch` the epochs
-    ever sealed; `partials`, `stamps` and `output` are what an epoch changed, saw and wrote. `digest`
-    is known of links that were read or written.
+    ever sealed; `partials`, `stamps` and `output` are what an epoch changed, saw and wrote.
+    `digest` is known of links that were read or written.
     """
 
     stream: str

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from sluicegate import units
 from sluicegate.blobs import Blobs, Ref, Stored
+from sluicegate.chain import hint as hints
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Link, key_of
 from sluicegate.errors import Corrupt, Locked, NotFound
@@ -28,7 +29,7 @@ from sluicegate.gate.spans import Span, has
 from sluicegate.gate.stream import Stream
 from sluicegate.locks import FileLock
 from sluicegate.state import manifest
-from sluicegate.storage import Stat
+from sluicegate.storage import Stat, leftovers
 
 Item = TypeVar("Item")
 GRACE = 24 * 3600.0
@@ -234,17 +235,11 @@ def inner_refs(blobs: Blobs, ref: Ref) -> Iterator[Ref]:
 
 
 def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:
-    """Files that dead writers did not finish."""
-    for directory in ("", "chain", *_prefixes(stream)):
-        root = stream.storage.local_path(directory)
-        try:
-            left = stream.storage.list(directory, temporary=True)
-        except NotFound:
-            continue
-        for entry in left:
-            assert root
-            if _is_old(root / entry.name, limit_ns):
-                yield root / entry.name
+    """Files that dead writers did not finish, also in what the home remembers of streams."""
+    keys = ("", "chain", *_prefixes(stream))
+    yield from leftovers.old_temporaries(stream.storage, keys, limit_ns)
+    if stream.chain.home:
+        yield from leftovers.old_temporaries(stream.chain.home, [hints.HOME_DIRECTORY], limit_ns)
 
 
 def old_run_locks(stream: Stream, head: Link, limit_ns: float) -> Iterator[Path]:
@@ -252,7 +247,7 @@ def old_run_locks(stream: Stream, head: Link, limit_ns: float) -> Iterator[Path]
     directory = stream.storage.local_path("locks")
     for path in sorted(directory.glob("run-*.lock")) if directory else ():
         run = path.name.removeprefix("run-").removesuffix(".lock")
-        if run == head.writer or not _is_old(path, limit_ns):
+        if run == head.writer or not leftovers.is_old(path, limit_ns):
             continue
         if not stream.run_lock(run).is_held():
             yield path
@@ -262,16 +257,12 @@ def old_runs(stream: Stream, limit_ns: float) -> Iterator[Path]:
     """What Spark wrote for runs that were killed; a run that ends removes its own."""
     directory = stream.storage.local_path("runs")
     for path in sorted(directory.iterdir()) if directory and directory.is_dir() else ():
-        if path.is_dir() and _is_old(path, limit_ns) and not stream.run_lock(path.name).is_held():
+        if (
+            path.is_dir()
+            and leftovers.is_old(path, limit_ns)
+            and not stream.run_lock(path.name).is_held()
+        ):
             yield path
-
-
-def _is_old(path: Path, limit_ns: float) -> bool:
-    try:
-        return path.stat().st_mtime_ns <= limit_ns
-    except FileNotFoundError:
-        # Its writer lives, and has just finished it.
-        return False
 
 
 def _prefixes(stream: Stream) -> list[str]:

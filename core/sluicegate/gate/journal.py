@@ -138,9 +138,8 @@ class StreamJournal:
             case "prune":
                 assert change.to is not None
                 link = collect.prune(self._gate, change.to, signature, details)
-                if link is None and change.to <= base.floor:
-                    # There were leftovers only, and those are gone.
-                    return base
+                # If there were leftovers only, those are gone.
+                link = link or (base if change.to <= base.floor else None)
             case "depose":
                 link = self._gate.depose(signature, details)
             case "rebalance":

@@ -30,7 +30,7 @@ from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
 from sluicegate.gate.spans import Span, has, spans, without
 from sluicegate.gate.stream import Stream
 from sluicegate.marker import Marker
-from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, local_root
+from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, leftovers, local_root
 
 DATA, REJECTS = "data", "rejects"
 PUBLISHED, PENDING = "published", "pending"
@@ -122,6 +122,10 @@ class Sink:
         path = self._storage.local_path(key)
         assert path is not None
         return path
+
+    def unfinished(self, limit_ns: float) -> Iterator[Path]:
+        """Files of its own that nobody finished, and nobody has written to since a time."""
+        return leftovers.old_temporaries(self._storage, [_OWN], limit_ns)
 
     def attempts(self, nonce: str) -> Path:
         """The directory that the tasks of an attempt write to."""

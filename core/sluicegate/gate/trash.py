@@ -24,13 +24,14 @@ from sluicegate.gate.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Rubbish:
-    """Directories of a sink that may go: taken back for good, and left by dead attempts."""
+    """What may go of a sink: output taken back for good, and what dead writers left."""
 
     taken_back: tuple[Path, ...] = ()
     attempts: tuple[Path, ...] = ()
+    unfinished: tuple[Path, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.taken_back or self.attempts)
+        return bool(self.taken_back or self.attempts or self.unfinished)
 
     @property
     def shown(self) -> str:
@@ -38,6 +39,7 @@ class Rubbish:
         counts = (
             (self.taken_back, "outputs that were taken back for good"),
             (self.attempts, "leftovers of attempts that died"),
+            (self.unfinished, "unfinished files"),
         )
         return ", ".join(f"{len(paths):,} {what}" for paths, what in counts if paths)
 
@@ -46,6 +48,7 @@ def look(stream: Stream, sink: Sink, grace: float) -> Rubbish:
     """What may go of a sink; of leftovers, those that are older than the grace."""
     head = stream.chain.head()
     limit_ns = (time.time() - grace) * 1e9
+    unfinished = tuple(sink.unfinished(limit_ns))
     attempts: list[Path] = []
     if Gate(stream).living_writer(head) is None:
         # A job clears them away when it starts, so whatever is there now may be its own.
@@ -53,7 +56,7 @@ def look(stream: Stream, sink: Sink, grace: float) -> Rubbish:
         attempts = [path for path in found if path.stat().st_mtime_ns <= limit_ns]
     kinds = [(kind, sink.names(f"{TRASH}/{kind}")) for kind in (*KINDS, "staged")]
     if not any(names for _, names in kinds):
-        return Rubbish(attempts=tuple(attempts))
+        return Rubbish((), tuple(attempts), unfinished)
     needed = list(_reachable(stream, head))
     nonces = {link.nonce for link in _taken_back(stream, head, needed)}
     gone = [
@@ -62,7 +65,7 @@ def look(stream: Stream, sink: Sink, grace: float) -> Rubbish:
         for name in names
         if not (has(needed, int(match[1])) if (match := NAME.fullmatch(name)) else name in nonces)
     ]
-    return Rubbish(tuple(gone), tuple(attempts))
+    return Rubbish(tuple(gone), tuple(attempts), unfinished)
 
 
 def empty(stream: Stream, sink: Sink, grace: float) -> Rubbish:
@@ -71,6 +74,8 @@ def empty(stream: Stream, sink: Sink, grace: float) -> Rubbish:
         rubbish = look(stream, sink, grace)
         for path in (*rubbish.taken_back, *rubbish.attempts):
             shutil.rmtree(path, ignore_errors=True)
+        for path in rubbish.unfinished:
+            path.unlink(missing_ok=True)
         return rubbish
 
 

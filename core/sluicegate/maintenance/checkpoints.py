@@ -9,10 +9,11 @@ from sluicegate import units
 from sluicegate.errors import SluicegateError, StorageFailed
 from sluicegate.findings import Finding, Severity, has_errors
 from sluicegate.maintenance import memory, rules
-from sluicegate.maintenance.steps import Change, Steps, Terms
+from sluicegate.maintenance.steps import Change, Steps, Terms, collecting
 from sluicegate.plan import Action, Plan, Subject
 from sluicegate.spark.change.backups import old_backups, prune_backups
 from sluicegate.spark.change.journal import KIND
+from sluicegate.spark.change.operation import HOME
 from sluicegate.spark.checkpoint import look_at, read_query_id
 from sluicegate.spark.offset_log import read_offsets
 from sluicegate.spark.verify import verify
@@ -45,6 +46,7 @@ class CheckpointCare:
         steps.look("logs", self._logs)
         steps.look("age", self._age)
         steps.change("prune backups", self._prune_backups)
+        steps.change("collect", lambda: collecting(self._storage, HOME, self._subject()))
         self._remember()
         return steps
 
@@ -124,10 +126,13 @@ class CheckpointCare:
             for each in found
         )
         told = ("These operations can no longer be undone; the history still tells of them.",)
-        subject = Subject(KIND, self._storage.uri, self._name, _identity(self._storage))
-        plan = Plan("Give up the backups of old operations", actions, told, subject=subject)
+        title = "Give up the backups of old operations"
+        plan = Plan(title, actions, told, subject=self._subject())
         by = self._terms.approval.by
         return Change.by(plan, lambda: prune_backups(self._storage, before, by))
+
+    def _subject(self) -> Subject:
+        return Subject(KIND, self._storage.uri, self._name, _identity(self._storage))
 
 
 def is_alive(storage: Storage) -> bool:

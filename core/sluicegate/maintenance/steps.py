@@ -14,9 +14,11 @@ from sluicegate.findings import Finding, has_errors
 from sluicegate.journal import Approval, Entry, Journal, recorded
 from sluicegate.maintenance import rules
 from sluicegate.maintenance.report import Outcome, Step
-from sluicegate.plan import Plan
+from sluicegate.plan import Action, Plan, Subject
+from sluicegate.storage import Storage, leftovers
 
 REASON = "maintain"
+_GRACE = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,21 @@ class Change:
             work()
 
         return cls(plan, apply)
+
+
+def collecting(storage: Storage, key: str, subject: Subject) -> Change | None:
+    """The removal of what writers that died a day ago left unfinished in a directory."""
+    limit_ns = (time.time() - _GRACE) * 1e9
+    found = list(leftovers.old_temporaries(storage, [key], limit_ns))
+    if not found:
+        return None
+
+    def remove() -> None:
+        for path in found:
+            path.unlink(missing_ok=True)
+
+    action = Action("remove", "leftovers", f"{len(found):,} unfinished files")
+    return Change.by(Plan("Collect what nobody needs", (action,), subject=subject), remove)
 
 
 class Budget:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sluicegate import units
-from sluicegate.maintenance.steps import Change, Steps, Terms
+from sluicegate.maintenance.steps import Change, Steps, Terms, collecting
 from sluicegate.offsets import LockFileOffsetStore, check, reference
 from sluicegate.offsets.journal import KIND
 from sluicegate.offsets.retention import old_records, prune_records
@@ -30,6 +30,7 @@ class StoreCare:
             return steps
         steps.look("verify", self._verify)
         steps.change("prune versions", self._prune)
+        steps.change("collect", lambda: collecting(self._storage, "", self._subject()))
         return steps
 
     def _verify(self) -> str:
@@ -51,6 +52,9 @@ class StoreCare:
             for each in found
         )
         told = ("What these records say can no longer be gone back to.",)
-        subject = Subject(KIND, self._storage.uri, self._name, store.mark.id)
-        plan = Plan("Give up old records", actions, told, subject=subject)
+        plan = Plan("Give up old records", actions, told, subject=self._subject())
         return Change.by(plan, lambda: prune_records(store, before))
+
+    def _subject(self) -> Subject:
+        mark = LockFileOffsetStore(self._storage).mark
+        return Subject(KIND, self._storage.uri, self._name, mark.id)
