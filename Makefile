@@ -11,7 +11,8 @@ help:
 	@echo "make demo    show what it does, on this machine"
 	@echo "make test    run all tests"
 	@echo "make check   lint, format, types, layers"
-	@echo "make lab     damage, repair and restart real queries on Spark 3.5, 4.0 and 4.3 (docs/lab.md)"
+	@echo "make lab     damage, repair and restart real queries on Spark 3.5, 4.0 and 4.3 (docs/lab.md),"
+	@echo "             and kill gated jobs in every way (docs/exactly-once.md)"
 	@echo "make bench   measure against peers (BENCH=name for one)"
 	@echo "make docs    write completions, man pages and generated pages anew"
 
@@ -37,6 +38,7 @@ check: $(READY)
 lab: $(READY)
 	$(BIN)/python -m tests.lab.table
 	$(BIN)/python -m tests.lab.mended_table
+	$(BIN)/python -m tests.lab.exactly_once_table
 
 bench: $(READY)
 	$(BIN)/python bench $(BENCH)

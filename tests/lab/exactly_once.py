@@ -6,6 +6,7 @@ dies at a step or at a moment, and is started again.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from sluicegate.chain.link import Kind
-from sluicegate.positions import Positions
 from sluicegate.spark.writer.proc import Proc, Process
 from tests.pipeline.jobs import NAME, Place, check_state
-from tests.pipeline.truth import records, truth
+from tests.pipeline.truth import Truth, records, truth
 
 APP = Path(__file__).with_name("exactly_once_app.py")
 SCRIPT = Path(sys.executable).with_name("sluicegate")
 PATIENCE = 180.0
+EVERYBODY, JVM, DRIVER = "the job and its submit", "its JVM", "its driver"
 # What a short life of a JVM costs least with.
 CONFS = {
     "spark.ui.enabled": "false",
@@ -100,13 +101,13 @@ class Killed(Place):
         self.ended(self.submit("--interval", "0s", fate=f"kill:{step}:{number}"), 20)
         self.check_sealed()
 
-    def killed_when(self, ready: Callable[[], bool], after: float) -> None:
-        """Start the job, and kill it so many seconds after something is the case."""
+    def killed_when(self, ready: Callable[[], bool], after: float, whom: str = EVERYBODY) -> None:
+        """Start the job, and kill some of it so many seconds after something is the case."""
         job = self.submit("--interval", "0s")
         try:
             self.wait_until(ready, job)
             time.sleep(after)
-            kill_job(job)
+            kill_job(job, whom)
         finally:
             _end(job)
         self.check_sealed()
@@ -125,29 +126,52 @@ class Killed(Place):
                 raise JobFailed(f"the job ended with {job.poll()} too early: {told}")
             time.sleep(0.02)
 
+    def compare(self, *, counted: bool = True) -> Truth:
+        """All is read and all is the truth; the tools say so, too."""
+        wanted = self.check(counted=counted)
+        text = self.sluicegate("state", "query", NAME, "--limit", "0", "--json")
+        found = {each["key"]: each["values"] for each in json.loads(text)["keys"]}
+        check_state(found, wanted)
+        self.sluicegate("audit", NAME, "--read-data")
+        self.sluicegate("checkpoint", "verify", NAME)
+        return wanted
+
     def read_all(self) -> None:
-        """Let the job read what is left."""
+        """Let the job read what is left, in epochs as large as they may be."""
+        text = self.config.read_text()
+        self.config.write_text(text.replace("max_events = 500", "max_events = 1000000"))
         self.ended(self.submit("--available-now"), 0)
 
     def check_sealed(self) -> None:
         """At any moment: what is sealed is the truth up to where it was read."""
-        head = self.head
-        check_state(self.state(), truth(self.produced(head.positions), self.table))
-
-    def produced(self, before: Positions) -> dict[tuple[int, int], bytes]:
-        """What was produced before positions."""
+        end = self.reached()
         everything = records(Path(self.log.uri))
-        end = before.by_topic.get(self.log.topic, {})
-        return {at: line for at, line in everything.items() if at[1] < end.get(at[0], 0)}
+        produced = {at: line for at, line in everything.items() if at[1] < end.get(at[0], 0)}
+        check_state(self.state(), truth(produced, self.table))
+
+    def reached(self) -> dict[int, int]:
+        """How far each partition was read, at its furthest: a reset goes back, state does not."""
+        head, chain = self.head, self.stream.chain
+        end: dict[int, int] = {}
+        for number in range(head.number + 1):
+            if head.includes(number):
+                for each in chain.read(number).positions:
+                    end[each.partition] = max(each.offset, end.get(each.partition, 0))
+        return end
 
 
-def kill_job(job: subprocess.Popen[str]) -> None:
-    """Kill everything that a submit has started, the JVM first, and the submit itself."""
-    for each in sorted(_below(job.pid), key=lambda each: not each.is_java):
+def kill_job(job: subprocess.Popen[str], whom: str = EVERYBODY) -> None:
+    """Kill what a submit has started: its JVM, its driver, or everything, the submit too."""
+    below = _below(job.pid)
+    jvms = [each.pid for each in below if each.is_java]
+    drivers = [each.pid for each in below if each.is_python and each.parent in jvms]
+    chosen = {JVM: jvms, DRIVER: drivers[:1]}.get(whom, [*jvms, *(each.pid for each in below)])
+    for pid in chosen:
         with suppress(ProcessLookupError):
-            os.kill(each.pid, signal.SIGKILL)
-    job.kill()
-    job.wait()
+            os.kill(pid, signal.SIGKILL)
+    if whom == EVERYBODY or not chosen:
+        job.kill()
+    job.wait(PATIENCE)
 
 
 def _below(pid: int) -> list[Process]:

@@ -1,0 +1,105 @@
+"""Everything that kills a gated job: `python -m tests.lab.exactly_once_table [NAME …]`.
+
+Writes docs/exactly-once.md; fails if anything was lost, doubled or wrong. With names, only those
+scenarios are tried, and the page keeps what is known of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from subprocess import SubprocessError
+from typing import Any
+
+from sluicegate.errors import SluicegateError
+from tests.lab.environments import ROOT
+from tests.lab.exactly_once import JobFailed
+from tests.lab.exactly_once_scenarios import SCENARIOS
+
+PAGE = ROOT / "docs" / "exactly-once.md"
+KEPT = ROOT / "build" / "lab" / "exactly-once-results.json"
+HEAD = """# Exactly once, put to the test
+
+Producers in processes of their own write to an embedded log: they send some records again,
+overtake themselves, leave gaps, write nonsense between, send the same record through two
+partitions, and are killed every few seconds; what they owe the log is sent when they come back. The
+job of a gated stream reads that log. It is started with `sluicegate submit`, killed with SIGKILL,
+its JVM too, and started again. After every kill the state is compared with what was produced up to
+the positions of the head. In the end the rest is read, and then
+
+- the state of every key,
+- every published row, and that it is published once,
+- every rejected record, with its bytes,
+
+must equal what a few lines of Python make of the files of the log with a set and dictionaries
+(`tests/pipeline/truth.py`), without anything of Sluicegate; and `audit --read-data` and
+`checkpoint verify` must agree. `make lab` makes this page; three kills are part of `make test`.
+
+"""
+_STEPS = """
+The steps of an epoch at which it was killed: {steps}. Up to `ready` nothing of the epoch
+remains; from `sealed` on all of it does, and the next start publishes what is not yet.
+"""
+
+
+def main(names: list[str]) -> int:
+    """Try everything, write the page, and give 1 if anything was not as it must be."""
+    known: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    wrong = 0
+    for name in names or SCENARIOS:
+        with tempfile.TemporaryDirectory(prefix=f"exactly-once-{name}-") as scratch:
+            try:
+                found = SCENARIOS[name](Path(scratch) / "lab")
+            except (AssertionError, JobFailed, OSError, SluicegateError, SubprocessError):
+                traceback.print_exc()
+                wrong += 1
+                continue
+        print(found, flush=True)
+        known[name] = asdict(found)
+        KEPT.parent.mkdir(parents=True, exist_ok=True)
+        KEPT.write_text(json.dumps(known, indent=1))
+    PAGE.write_text(HEAD + _table(known) + _more(known))
+    return 1 if wrong else 0
+
+
+def _table(known: dict[str, Any]) -> str:
+    columns = {
+        "what was done": "name",
+        "kills of the job": "kills",
+        "of producers": "producer_kills",
+        "epochs": "epochs",
+        "records": "records",
+        "duplicates": "duplicates",
+        "rejects": "rejects",
+        "events": "events",
+    }
+    lines = ["| " + " | ".join([*columns, "lost", "doubled"]) + " |"]
+    lines.append("|---" + "|--:" * (len(columns) + 1) + "|")
+    for name in SCENARIOS:
+        if name in known:
+            cells = [known[name][field] for field in columns.values()]
+            told = [f"{cell:,}" if isinstance(cell, int) else cell for cell in cells]
+            lines.append("| " + " | ".join([*told, "0", "0"]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _more(known: dict[str, Any]) -> str:
+    text = ""
+    if "steps" in known:
+        text += _STEPS.format(steps=", ".join(f"`{step}`" for step in known["steps"]["done"]))
+    for name in ("operators", "two", "cluster"):
+        if name in known:
+            done = [f"`{each}`" if name == "operators" else each for each in known[name]["done"]]
+            text += f"\n{known[name]['name'].capitalize()}: {'; '.join(done)}.\n"
+    return text
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *SCENARIOS])
+    sys.exit(main(parser.parse_args().names))
