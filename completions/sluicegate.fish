@@ -695,7 +695,7 @@ complete -c sluicegate -n '__sluicegate_at "shards"' -l json -d 'print one JSON 
 complete -c sluicegate -n '__sluicegate_at "shards"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "shards"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "shards show" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "shards show"' -l weights -r -F -d 'what shards weigh: by their state, or a file'
+complete -c sluicegate -n '__sluicegate_at "shards show"' -l weights -r -F -d 'what shards weigh: by state, or a file'
 complete -c sluicegate -n '__sluicegate_at "shards show"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "shards show"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "shards show"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
@@ -742,7 +742,7 @@ complete -c sluicegate -n '__sluicegate_at "shards leave"' -l json -d 'print one
 complete -c sluicegate -n '__sluicegate_at "shards leave"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "shards leave"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "shards weights" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "shards weights"' -l weights -r -F -d 'what shards weigh: by their state, or a file'
+complete -c sluicegate -n '__sluicegate_at "shards weights"' -l weights -r -F -d 'what shards weigh: by state, or a file'
 complete -c sluicegate -n '__sluicegate_at "shards weights"' -l limit -r -f -d 'heaviest shards to show [default: 50; x>=1]'
 complete -c sluicegate -n '__sluicegate_at "shards weights"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'what the target is, instead of detecting it'
 complete -c sluicegate -n '__sluicegate_at "shards weights"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
@@ -751,7 +751,7 @@ complete -c sluicegate -n '__sluicegate_at "shards weights"' -l json -d 'print o
 complete -c sluicegate -n '__sluicegate_at "shards weights"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "shards weights"' -s h -l help -d 'show this help'
 complete -c sluicegate -n '__sluicegate_at "shards rebalance" 0 0' -F
-complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l weights -r -F -d 'what shards weigh: by their state, or a file'
+complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l weights -r -F -d 'what shards weigh: by state, or a file'
 complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l max-moves -r -f -d 'move no more shards than this [x>=0]'
 complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l max-imbalance -r -f -d 'how far above its share a node may be'
 complete -c sluicegate -n '__sluicegate_at "shards rebalance"' -l capacity -r -f -d 'another capacity for a node'

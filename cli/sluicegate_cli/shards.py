@@ -31,7 +31,7 @@ OwnerArgument = Annotated[
 NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="names of nodes")]
 WeightsOption = Annotated[
     str | None,
-    typer.Option(metavar="events|keys|bytes|FILE", help="what shards weigh: by their state, or a file"),
+    typer.Option(metavar="events|keys|bytes|FILE", help="what shards weigh: by state, or a file"),
 ]
 MaxMovesOption = Annotated[
     int | None, typer.Option(metavar="N", min=0, help="move no more shards than this")

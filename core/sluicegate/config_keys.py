@@ -75,7 +75,7 @@ STREAM = (
     Key("aggregates", dict, '{ clicks = "count", spent = "sum(price)" }', "state kept per key"),
     Key("sink", str, '"/data/clicks/out"', "directory for the output", is_path=True),
     Key("on_reject", str, '"keep"', "records without stamp or key", choices=("keep", "fail")),
-    Key("max_events", int, "1000000", "most events that one epoch reads"),
+    Key("max_events", int, "1000000", "most events that one epoch reads; 5000000"),
     Key("offsets", str, '"/data/offsets"', "store that gets the positions too", is_path=True),
     Key("app", str, '"jobs/clicks.py"', "application of your own that runs it", is_path=True),
 )
