@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,13 +157,21 @@ def _portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
         yield items[start : start + _PORTION]
 
 
-def look(stream: Stream, grace: float = GRACE) -> Garbage:
-    """What may go. Others append meanwhile; who removes it only looks at what is new."""
+def look(
+    stream: Stream, grace: float = GRACE, known: tuple[Link, frozenset[str]] | None = None
+) -> Garbage:
+    """What may go. Others append meanwhile; who removes it only looks at what is new.
+
+    With `known`, an older head and what it and the links before it lead to, those are not read
+    once more.
+    """
+    older, before = known or (None, frozenset[str]())
     while True:
         seen = stream.chain.head()
         try:
             # Before anything goes: what a link that cannot be read refers to is not known.
-            live = {ref.digest for ref in live_refs(stream, seen)}
+            above = older.number if older else -1
+            live = before | {ref.digest for ref in live_refs(stream, seen, above)}
         except LinkDamaged:
             if stream.chain.head().floor == seen.floor:
                 raise
@@ -194,7 +203,7 @@ def _remove_leftovers(stream: Stream, garbage: Garbage) -> None:
             path.unlink(missing_ok=True)
 
 
-def _old(stream: Stream, blob: Stored, live: set[str], limit_ns: float) -> Stat | None:
+def _old(stream: Stream, blob: Stored, live: AbstractSet[str], limit_ns: float) -> Stat | None:
     """What is known of an orphan that is old enough to go."""
     found = None if blob.digest in live else stream.storage.stat(blob.key)
     return found if found and found.modified_ns <= limit_ns else None

@@ -9,6 +9,7 @@ from shlex import quote
 
 from sluicegate import codec, units
 from sluicegate.blobs import Ref
+from sluicegate.chain.link import Link
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
 from sluicegate.gate import rules
@@ -66,7 +67,10 @@ class Reading:
 
 @dataclass(slots=True)
 class Verified:
-    """What a check found, and how far it came; `resume` if the time was up before the end."""
+    """What a check found, and how far it came; `resume` if the time was up before the end.
+
+    `live` are the digests of all blobs that the links up to the head lead to, if all is sound.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     links: int = 0
@@ -75,6 +79,8 @@ class Verified:
     read_bytes: int = 0
     resume: bool = False
     last_complete: float | None = None
+    head: Link | None = None
+    live: frozenset[str] = frozenset()
 
 
 def verify(
@@ -94,6 +100,7 @@ def verify(
             found = survey(stream, known=[*bad, *(each for each, _ in found.bad.values())])
     findings = (*found.findings, *found.obstacles, *_notes(stream, found))
     result.findings = worst_first(_with_repair(stream, each) for each in findings)
+    result.head, result.live = found.head, frozenset(ref.digest for ref in found.live)
     return result
 
 

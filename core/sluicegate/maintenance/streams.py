@@ -42,6 +42,7 @@ class StreamCare:
         self._named = named
         self._terms = terms
         self._journal = StreamJournal(stream, name=named.name if named else None)
+        self._known: tuple[Link, frozenset[str]] | None = None
         self.steps = Steps(stream.uri, terms)
 
     def run(self) -> Steps:
@@ -60,6 +61,7 @@ class StreamCare:
         with self._terms.budget.spending() as seconds:
             result = self._verified(seconds)
         self.steps.findings += result.findings
+        self._known = (result.head, result.live) if result.head else None
         read = f"{result.read_blobs:,} of {result.blobs:,} blobs read"
         rest = "; the rest next time" if result.resume else ""
         return f"{result.links:,} links; {read}{rest}"
@@ -129,7 +131,7 @@ class StreamCare:
         if self.steps.done[-1].outcome is Outcome.DONE:
             # A prune collects, too.
             return None
-        found = collect.look(self._stream)
+        found = collect.look(self._stream, known=self._known)
         if not found.swept:
             return None
         action = Action("remove", "leftovers", found.swept.shown)
