@@ -42,8 +42,9 @@ must equal what a few lines of Python make of the files of the log with a set an
 
 """
 _STEPS = """
-The steps of an epoch at which it was killed: {steps}. Up to `ready` nothing of the epoch
-remains; from `sealed` on all of it does, and the next start publishes what is not yet.
+The steps at which it was killed: {steps}. Up to `ready`
+nothing of the epoch remains; from `sealed` on all of it does, and the next start publishes what is
+not published yet.
 """
 
 
@@ -57,6 +58,7 @@ def main(names: list[str]) -> int:
                 found = SCENARIOS[name](Path(scratch) / "lab")
             except (AssertionError, JobFailed, OSError, SluicegateError, SubprocessError):
                 traceback.print_exc()
+                known.pop(name, None)
                 wrong += 1
                 continue
         print(found, flush=True)
@@ -95,7 +97,8 @@ def _more(known: dict[str, Any]) -> str:
     for name in ("operators", "two", "cluster"):
         if name in known:
             done = [f"`{each}`" if name == "operators" else each for each in known[name]["done"]]
-            text += f"\n{known[name]['name'].capitalize()}: {'; '.join(done)}.\n"
+            title = f"{known[name]['name'].capitalize()}:"
+            text += "\n".join(["", title, "", *(f"- {each}" for each in done), ""])
     return text
 
 

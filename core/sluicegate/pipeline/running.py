@@ -50,8 +50,8 @@ class Running:
                 with self._turn():
                     self._seal(_end_of(checkpoint, number))
             except BaseException as e:
-                # Spark would tell of it in its own words only.
-                self._error = e
+                # Spark would tell of it in its own words only. What came first counts.
+                self._error = self._error or e
                 raise
 
         return seal
