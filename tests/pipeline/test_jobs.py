@@ -14,6 +14,7 @@ from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.pipeline.epochs import RecordsRejected
 from sluicegate.pipeline.job import Gate
 from sluicegate.positions import to_spark
+from sluicegate.spark.submit import keys
 from tests.chain.streams import apply
 from tests.pipeline.jobs import Place
 from tests.pipeline.test_epochs import event, traffic
@@ -47,8 +48,15 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
     assert seen == [
         each for a, b in zip(starts, ends, strict=True) for each in (("sealed", a), ("told", b))
     ]
-    # A second one reads what came meanwhile.
-    place.run(spark)
+    # A second one, as an application of one's own begins it, reads what came meanwhile.
+    told = {keys.STREAM: "clicks", keys.HOME: str(place.home), keys.CONFIG: str(place.config)}
+    for name, value in {**told, keys.AVAILABLE_NOW: "true"}.items():
+        spark.conf.set(name, value)
+    try:
+        Gate.from_conf(spark).run(lambda fresh, _epoch: fresh.where("price >= 0"))
+    finally:
+        for name in (*told, keys.AVAILABLE_NOW):
+            spark.conf.unset(name)
     place.check()
 
 
