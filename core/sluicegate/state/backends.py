@@ -161,8 +161,11 @@ class _Attempt:
         return self._said.get(epoch, {})
 
     def say(self, shard: int, epoch: int, ref: Ref | None, newest: int) -> None:
-        """Keep it; what was said before the newest sealed epoch is not asked for any more."""
-        self.forget_before(newest)
+        """Keep it; what was said before the newest sealed epoch is not asked for any more.
+
+        Who was overtaken says something of an older one, and must still be heard to be refused.
+        """
+        self.forget_before(min(newest, epoch))
         known = self._said.setdefault(epoch, {})
         if known.setdefault(shard, ref) != ref:
             raise PartialConflict(f"shard {shard} of epoch {epoch} was said to be something else")

@@ -49,7 +49,8 @@ def _paths(words: Iterable[str], directory: Path | None) -> Iterator[Path]:
             path = _path(text.strip("\"' "))
             if path and path.is_absolute():
                 yield path
-            elif path and directory and (directory / path).exists():
+            # Not `Path.exists`, which fails on what is too long for a name, such as a program.
+            elif path and directory and os.path.exists(directory / path):  # noqa: PTH110
                 yield directory / path
 
 
