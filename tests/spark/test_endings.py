@@ -14,23 +14,17 @@ from tests.lab.mended import SCENARIOS, Mended, prepared
 
 TRIED = {
     ("rollback", "agg-rocksdb"),
-    ("rollback", "stateless-compact3"),
     ("rollback, undone", "agg-hdfs"),
     ("rollback, twice", "dedup-changelog"),
     ("reset", "stateless-parquet"),
-    ("reset", "agg-hdfs-once"),
     ("interrupted", "agg-hdfs"),
     ("relocate, cut at its beginning", "agg-hdfs"),
     ("offsets cut", "agg-hdfs"),
-    ("newest commit empty", "stateless-parquet"),
     ("newest delta cut", "join-hdfs"),
     ("source entry missing", "agg-hdfs"),
-    ("sink entry missing", "stateless-parquet"),
     ("trap B, rollback by hand", "agg-rocksdb"),
     ("relocate", "join-v3"),
-    ("relocate", "stateless-parquet"),
     ("relocate, with its input", "tws-rocksdb"),
-    ("rollback --into", "agg-hdfs-once"),
     ("reset --into", "stateless-once"),
     ("seed", "stateless-python"),
 }
