@@ -7,6 +7,7 @@ to type when it is known better than the class knows it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -188,6 +189,18 @@ def error_classes(root: type[SluicegateError] = SluicegateError) -> Iterator[typ
     yield root
     for child in root.__subclasses__():
         yield from error_classes(child)
+
+
+def error_in(text: str) -> SluicegateError | None:
+    """The first error of ours that Python has written into a text: a traceback's last line."""
+    known = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in error_classes()}
+    for name, message in _THROWN.findall(text):
+        if kind := known.get(name):
+            return kind(message)
+    return None
+
+
+_THROWN = re.compile(r"^(sluicegate\.[\w.]+): (.*)$", re.MULTILINE)
 
 
 def exit_codes() -> dict[int, str]:

@@ -17,8 +17,9 @@ from sluicegate.errors import ConfigInvalid
 from sluicegate.gate.description import describe
 from sluicegate.pipeline import folding
 from sluicegate.shards.routing import shard_of
+from sluicegate.state import manifest
 from tests.pipeline.truth import Table, aggregated, same
-from tests.pipeline.works import folded, judge, parsed, state_of, work_of
+from tests.pipeline.works import blobs_of, folded, judge, parsed, state_of, work_of
 
 TABLE = Table(
     columns={"price": "long", "rate": "double", "city": "string", "paid": "boolean"},
@@ -42,7 +43,7 @@ TABLE = Table(
 rows = st.fixed_dictionaries(
     {
         "user": st.sampled_from(["ann", "bob", "", "ü", "a/b"]),
-        "price": st.none() | st.integers(-(2**40), 2**40),
+        "price": st.none() | st.integers(-(2**40), 2**40) | st.integers(-(2**63), 2**63 - 1),
         "rate": st.none() | st.floats(-1e6, 1e6, width=32),
         "city": st.none() | st.text(max_size=3),
         "paid": st.none() | st.booleans(),
@@ -89,6 +90,33 @@ def test_many_events_are_folded_in_turns(tmp_path: Path, monkeypatch: pytest.Mon
     blank = {"rate": None, "city": None, "paid": None}
     wanted = aggregated([{**blank, **row} for row in given], TABLE)
     assert state_of(work, TABLE, folded(work, batches)) == wanted
+
+
+def test_sums_do_not_wrap(tmp_path: Path) -> None:
+    """Beyond 64 bits in one task, in tasks together, over epochs; and back again."""
+    table = Table(
+        columns={"x": "long"}, stamp=(), key="k", aggregates={"a": "sum(x)", "m": "avg(x)"}
+    )
+    work = work_of(tmp_path, table, judged=False, shards=1)
+    large = 2**63 - 1
+
+    def epoch(*tasks: list[int]) -> Any:
+        given = [[{"k": "k", "x": x} for x in task] for task in tasks]
+        judged = [judge(work, parsed(work, some, at)) for at, some in enumerate(given)]
+        return folded(work, [batch for _, batches in judged for batch in batches])
+
+    done = [epoch([large, large], [1]), epoch([large], [large]), epoch([5])]
+    assert state_of(work, table, *done)["k"] == {
+        "events": 6,
+        "a": 4 * large + 6,
+        "m": float(4 * large + 6) / 6,
+    }
+    back = [*done, epoch([-large, -large], [-large, -large])]
+    assert state_of(work, table, *back)["k"]["a"] == 6
+    refs = [ref for each in back for ref, _ in each[0].changed.values()]
+    kept = manifest.contents(blobs_of(work), refs)
+    assert kept is not None
+    assert str(kept["a"].type) == "int64"
 
 
 def test_names_that_others_use(tmp_path: Path) -> None:

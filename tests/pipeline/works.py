@@ -22,7 +22,7 @@ from sluicegate.pipeline.records import Records, Shape, parse
 from sluicegate.pipeline.work import Folded, Judged, Work
 from sluicegate.state import manifest
 from sluicegate.state.aggregates import parse as parse_aggregates
-from sluicegate.state.aggregates import shown
+from sluicegate.state.aggregates import rows as shown_rows
 from tests.pipeline.truth import Row, Table
 
 INCARNATION = "events@1"
@@ -110,6 +110,6 @@ def state_of(work: Work, table: Table, *epochs: dict[int, Folded]) -> dict[str, 
     aggregates = parse_aggregates(table.aggregates, table.types)
     for parts in refs.values():
         contents = manifest.contents(blobs_of(work), parts)
-        for row in shown(contents, aggregates).to_pylist() if contents else ():
+        for row in shown_rows(contents, aggregates) if contents else ():
             state[row.pop("key")] = row
     return state

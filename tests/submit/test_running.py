@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.errors import Fenced
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 from tests.submit.conftest import write_checkpoint
@@ -134,6 +135,16 @@ class TestOutput:
         assert result.returncode == 20
         assert "(SG-OFFSETS-EMPTY)" in result.stderr
         assert "next: sluicegate checkpoint " in result.stderr or "next: man " in result.stderr
+
+    def test_our_own_error_that_escapes_an_application(
+        self, sg: Sg, launcher: Path, tmp_path: Path
+    ) -> None:
+        raising = "import sys, atexit; from sluicegate.errors import Fenced\n"
+        raising += "atexit.register(lambda: print('bye\\n' * 20, file=sys.stderr))\n"
+        app = write(tmp_path / "a.py", raising + "raise Fenced('another job took over')")
+        result = sg("submit", "--app", app, "--spark-submit", str(launcher))
+        assert result.returncode == Fenced.exit_code
+        assert "the job ended: another job took over; its log: " in result.stderr
 
     def test_on_a_terminal(self, launcher: Path, tmp_path: Path) -> None:
         write(tmp_path / "a.py", REPORT + "time.sleep(2.5)\nprint('printed')")

@@ -7,7 +7,7 @@ tells the driver what a task did, `told` and `data`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from sluicegate.gate.stream import open_stream
 from sluicegate.pipeline.records import TYPES
 from sluicegate.pipeline.work import Folded, Work
 from sluicegate.shards.routing import shards_of
-from sluicegate.state import partial
+from sluicegate.state import partial, sums
 from sluicegate.state.aggregates import EVENTS, Value
 from sluicegate.state.partial import KEY, Merge
 
@@ -96,16 +96,26 @@ class Folding:
             return
         rows = pa.concat_tables(self._waiting)
         each = [(self._names[v.column], v.how) for v in self._work.values]
+        fit = all(sums.fit(rows[column]) for column, how in each if how == "sum")
+        chosen = self._grouped(rows, each) if fit else self._one_by_one(rows, each)
+        fields = [KEY, EVENTS, *(_column(n) for n in range(len(self._work.values)))]
+        schema = pa.schema([self._schema.field(name) for name in fields])
+        self._folded.append(pa.table(chosen, names=fields).cast(schema))
+        self._waiting, self._rows = [], 0
+
+    def _grouped(self, rows: pa.Table, each: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
         # An average and a sum of one column are computed once.
         wanted = [([], "count_all"), *dict.fromkeys(each)]
         key = rows.column_names[0]
         grouped = rows.group_by(key, use_threads=False).aggregate(wanted)
         names = [key, "count_all", *(f"{column}_{how}" for column, how in each)]
-        chosen = [grouped[name] for name in names]
-        fields = [KEY, EVENTS, *(_column(n) for n in range(len(self._work.values)))]
-        schema = pa.schema([self._schema.field(name) for name in fields])
-        self._folded.append(pa.table(chosen, names=fields).cast(schema))
-        self._waiting, self._rows = [], 0
+        return [grouped[name] for name in names]
+
+    def _one_by_one(self, rows: pa.Table, each: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
+        """Every event for itself: their sums could be too large for what tasks send each other."""
+        ones = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
+        values = (pc.is_valid(rows[c]) if how == "count" else rows[c] for c, how in each)
+        return [rows.column(0), ones, *values]
 
 
 def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -123,8 +133,7 @@ def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.
 def _partials(work: Work, rows: pa.Table) -> Mapping[int, tuple[Ref, int]]:
     blobs = open_stream(work.stream, read_only=False).blobs
     merges = [(EVENTS, "sum"), *((_column(n), v.merge.value) for n, v in enumerate(work.values))]
-    grouped = rows.group_by([SHARD, KEY], use_threads=False).aggregate(merges)
-    by_shard = grouped.sort_by(SHARD)
+    by_shard = sums.aggregate(rows, [SHARD, KEY], merges).sort_by(SHARD)
     shards = by_shard[SHARD].to_numpy()
     starts = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
     made = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import signal
 import threading
 import time
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.errors import Fenced, NotFound, SluicegateError, error_classes
+from sluicegate.errors import Fenced, NotFound, SluicegateError, error_in
 from sluicegate.gate.gate import Run
 from sluicegate.positions import Positions
 from sluicegate.spark.offset_log import read_offsets
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sluicegate.pipeline")
 _GLANCE = 0.2
 _LOOK = 2.0
-_THROWN = re.compile(r"^(sluicegate\.[\w.]+): (.*)$", re.MULTILINE)
 
 
 class _Stopping(Exception):
@@ -124,13 +122,7 @@ class Running:
 
 def own_error(error: BaseException) -> SluicegateError | None:
     """An error that is ours, also if it came from a task and Spark has put it into its words."""
-    if isinstance(error, SluicegateError):
-        return error
-    known = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in error_classes()}
-    for name, message in _THROWN.findall(str(error)):
-        if kind := known.get(name):
-            return kind(message)
-    return None
+    return error if isinstance(error, SluicegateError) else error_in(str(error))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 from sluicegate.errors import ConfigInvalid
@@ -84,7 +85,7 @@ def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
         if each.how == "count":
             columns[each.name] = state[EVENTS]
         elif each.how == "avg":
-            total = pc.cast(state[each.name + _SUM], pa.float64())
+            total = pc.cast(state[each.name + _SUM], pa.float64(), safe=False)
             count = pc.cast(state[each.name + _COUNT], pa.float64())
             columns[each.name] = pc.divide(total, pc.if_else(pc.equal(count, 0), None, count))
         else:
@@ -112,8 +113,10 @@ def rows(
         state = state.filter(pc.is_in(state[KEY], value_set=pa.array(keys, pa.string())))
     plain = EVENTS not in state.column_names
     table = state.drop_columns([REPLACES, PRESENT]) if plain else shown(state, aggregates)
-    found: list[dict[str, Any]] = table.to_pylist()
-    return found
+    return [
+        {name: int(v) if isinstance(v, Decimal) else v for name, v in row.items()}
+        for row in table.to_pylist()
+    ]
 
 
 def _check_column(name: str, how: str, column: str, columns: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sluicegate.errors import Corrupt, UsageError
+from sluicegate.state import sums
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +101,7 @@ def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
     import pyarrow.compute as pc
 
     rules = _rules(partials[0])
+    partials = _alike(partials, rules)
     if any(not each.schema.equals(partials[0].schema, check_metadata=True) for each in partials):
         raise PartialInvalid("partials of different columns cannot be merged")
     rows = pa.concat_tables(
@@ -109,19 +111,26 @@ def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
         ]
     )
     rows = _since_replaced(rows)
-    sums = [(name, rule.value) for name, rule in rules.items()]
-    grouped = rows.group_by(KEY, use_threads=False).aggregate(
-        [(REPLACES, "any"), (PRESENT, "any"), *sums]
-    )
-    names = [KEY, *(f"{name}_{how}" for name, how in [(REPLACES, "any"), (PRESENT, "any"), *sums])]
-    merged = grouped.select(names).rename_columns([KEY, REPLACES, PRESENT, *rules])
-    merged = merged.select(partials[0].schema.names).cast(partials[0].schema)
+    wanted = [(REPLACES, "any"), (PRESENT, "any"), *((n, rule.value) for n, rule in rules.items())]
+    grouped = sums.aggregate(rows, [KEY], wanted)
+    named = grouped.select([KEY, *(f"{name}_{how}" for name, how in wanted)])
+    merged = named.rename_columns([KEY, REPLACES, PRESENT, *rules])
+    merged = merged.select(partials[0].schema.names)
+    for name, rule in rules.items():
+        merged = _with_merge(merged, name, rule)
     if whole:
         merged = merged.filter(merged[PRESENT])
         nothing = pc.equal(merged[PRESENT], pa.scalar(False))
         merged = merged.set_column(merged.schema.get_field_index(REPLACES), REPLACES, nothing)
-        merged = merged.cast(partials[0].schema)
     return merged.sort_by(KEY)
+
+
+def _alike(partials: Sequence[Table], rules: Mapping[str, Merge]) -> Sequence[Table]:
+    """The partials with sums of one kind: wide ones, if those of some had to be."""
+    for name in (name for name, rule in rules.items() if rule is Merge.SUM):
+        if any(name in each.column_names and sums.is_wide(each[name].type) for each in partials):
+            partials = [sums.widen(each, name) for each in partials]
+    return partials
 
 
 def _since_replaced(rows: Table) -> Table:

@@ -20,6 +20,7 @@ from sluicegate.errors import (
     StorageFailed,
     Terminated,
     error_classes,
+    error_in,
 )
 from sluicegate.spark.submit.process import Ended
 from sluicegate.spark.submit.progress import Progress
@@ -29,7 +30,9 @@ OWN_ERROR = "sluicegate: error: "
 _TAIL = 10
 _WIDEST = 300
 _TAIL_BYTES = 64 * 1024
-_THROWN = re.compile(r"Exception in thread |Caused by: |[\w.$]+(?:Error|Exception)\b")
+_THROWN = re.compile(
+    r"Exception in thread |Caused by: |[\w.$]+(?:Error|Exception)\b|sluicegate\.[\w.]+: "
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,9 @@ class Outcome:
         words = (line.removeprefix(OWN_ERROR) for line in self.tail if line.startswith(OWN_ERROR))
         message = next(words, None)
         kinds = [kind for kind in error_classes() if kind.exit_code == self.ended.code]
+        if message is None and (escaped := error_in("\n".join(self.tail))):
+            # Out of an application that does not turn errors into exit codes.
+            message, kinds = escaped.message, [type(escaped)]
         if message is None or not kinds:
             return None
         return kinds[0](f"the job ended: {message}; its log: {self.log}", place=str(self.log))
