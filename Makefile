@@ -41,7 +41,7 @@ lab: $(READY)
 	$(BIN)/python -m tests.lab.exactly_once_table
 
 bench: $(READY)
-	$(BIN)/python bench $(BENCH)
+	$(BIN)/python bench --page docs/bench.md $(BENCH)
 
 docs: $(READY)
 	$(BIN)/python docs/generate

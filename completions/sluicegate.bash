@@ -603,7 +603,7 @@ _sluicegate_at() {
     'locks list')
         options=(--home --config --json --no-color -h --help)
         case $2 in
-        0) kind=directories ;;
+        0) kind=files ;;
         --home) kind=directories ;;
         --config) kind=files ;;
         esac

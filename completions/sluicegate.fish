@@ -857,7 +857,7 @@ complete -c sluicegate -n '__sluicegate_at "locks"' -l config -r -F -d 'configur
 complete -c sluicegate -n '__sluicegate_at "locks"' -l json -d 'print one JSON document'
 complete -c sluicegate -n '__sluicegate_at "locks"' -l no-color -d 'print without colour [env: NO_COLOR]'
 complete -c sluicegate -n '__sluicegate_at "locks"' -s h -l help -d 'show this help'
-complete -c sluicegate -n '__sluicegate_at "locks list" 0 0' -f -a '(__fish_complete_directories (commandline -ct))'
+complete -c sluicegate -n '__sluicegate_at "locks list" 0 0' -F
 complete -c sluicegate -n '__sluicegate_at "locks list"' -l home -r -f -a '(__fish_complete_directories (commandline -ct))' -d 'home that holds the gated streams [env: SG_HOME]'
 complete -c sluicegate -n '__sluicegate_at "locks list"' -l config -r -F -d 'configuration to use [env: SG_CONFIG]'
 complete -c sluicegate -n '__sluicegate_at "locks list"' -l json -d 'print one JSON document'

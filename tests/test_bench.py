@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+NOT_BENCHMARKS = {"__main__", "harness", "page"}
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +48,11 @@ def test_bars(kind: str, limit: float, ratio: float, ok: bool) -> None:
     assert bar.met(ratio) is ok
 
 
-def test_it_prints_a_table_and_writes_the_same_rows() -> None:
+def test_it_prints_a_table_and_writes_the_same_rows(tmp_path: Path) -> None:
+    page = tmp_path / "bench.md"
+    page.write_text("# Old\n\n## other\n\nstays\n\n## primitives\n\ngoes\n")
     result = subprocess.run(
-        [sys.executable, "bench", "primitives"],
+        [sys.executable, "bench", "--page", str(page), "primitives"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -57,14 +61,25 @@ def test_it_prints_a_table_and_writes_the_same_rows() -> None:
     header, *lines = result.stdout.splitlines()
     assert header.split() == ["name", "ours", "peer", "ratio", "bar", "ok"]
     rows = json.loads((ROOT / "build" / "bench.json").read_text())
-    assert [row["name"] for row in rows] == [line[:48].strip() for line in lines]
+    assert [row["name"] for row in rows] == [line[:52].strip() for line in lines]
     assert set(rows[0]) == {"name", "ours", "peer", "ratio", "bar", "ok", "unit"}
+    text = page.read_text()
+    assert text.startswith("# Benchmarks\n")
+    assert "## other\n\nstays\n\n## primitives\n" in text
+    assert "goes" not in text
+    assert all(f"| {row['name']} | " in text for row in rows)
+
+
+def test_the_page_has_every_benchmark() -> None:
+    known = {path.stem for path in (ROOT / "bench").glob("*.py")} - NOT_BENCHMARKS
+    found = re.findall(r"^## (\w+)$", (ROOT / "docs" / "bench.md").read_text(), re.MULTILINE)
+    assert found == sorted(known)
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     command = [sys.executable, "bench", "nope"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    known = {path.stem for path in (ROOT / "bench").glob("*.py")} - {"__main__", "harness"}
+    known = {path.stem for path in (ROOT / "bench").glob("*.py")} - NOT_BENCHMARKS
     assert {"chain", "dedup", "shards"} <= known
     assert f"there are: {', '.join(sorted(known))}\n" in result.stderr

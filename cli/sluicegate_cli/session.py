@@ -233,8 +233,8 @@ def expect_kind(target: Target, kind: TargetKind) -> None:
     """Refuse a target of another kind than a command works on."""
     if target.kind is not kind:
         raise UnsupportedFormat(
-            f"{target.uri} is a {target.kind.value} ({target.why}); this works on a {kind.value}",
-            hint=f"name a {kind.value}, or override the detection with --as",
+            f"{target.uri} is {target.kind.shown} ({target.why}); this works on {kind.shown}",
+            hint=f"name {kind.shown}, or override the detection with --as",
             place=target.uri,
         )
 

@@ -27,23 +27,23 @@ def parse_duration(text: str) -> float:
     """Seconds of an ISO 8601 duration (`PT1H30M`, `P7D`) or a short one (`90min`, `24h`, `7d`)."""
     match = _SHORT.fullmatch(text) or _ISO.fullmatch(text)
     parts = (
-        {unit: int(count) for unit, count in match.groupdict().items() if count} if match else {}
+        {unit: float(count) for unit, count in match.groupdict().items() if count} if match else {}
     )
     if not parts:
         raise UsageError(f"{text!r} is not a duration", hint=_DURATION_HINT)
-    return float(sum(count * _SECONDS[unit] for unit, count in parts.items()))
+    return sum(count * _SECONDS[unit] for unit, count in parts.items())
 
 
 _SECONDS = {"w": 604800, "d": 86400, "h": 3600, "min": 60, "s": 1}
 _ISO = re.compile(
     r"P(?:(?P<w>\d{1,6})W)?(?:(?P<d>\d{1,6})D)?"
-    r"(?:T(?=\d)(?:(?P<h>\d{1,6})H)?(?:(?P<min>\d{1,9})M)?(?:(?P<s>\d{1,9})S)?)?",
+    r"(?:T(?=\d)(?:(?P<h>\d{1,6})H)?(?:(?P<min>\d{1,9})M)?(?:(?P<s>\d{1,9}(?:\.\d{1,3})?)S)?)?",
     re.ASCII,
 )
 _SHORT = re.compile(
     r"(?:(?P<w>\d{1,6})w)?(?:(?P<d>\d{1,6})d)?(?:(?P<h>\d{1,6})h)?"
-    r"(?:(?P<min>\d{1,9})min)?(?:(?P<s>\d{1,9})s)?",
+    r"(?:(?P<min>\d{1,9})min)?(?:(?P<s>\d{1,9}(?:\.\d{1,3})?)s)?",
     re.ASCII,
 )
-_DURATION_HINT = "write it like PT1H30M, P7D, 90min, 24h or 7d"
+_DURATION_HINT = "write it like PT1H30M, P7D, 0.5s, 90min, 24h or 7d"
 _HINT = "write it like 2026-11-16T03:00:00Z or 2026-11-16T03:00:00+01:00"

@@ -100,6 +100,11 @@ class TargetKind(Enum):
     V1_CHECKPOINT = "v1-checkpoint"
     ASSIGNMENT_FILE = "assignment-file"
 
+    @property
+    def shown(self) -> str:
+        """With its article, as it stands in a sentence."""
+        return f"{'an' if self.value[0] in 'ao' else 'a'} {self.value}"
+
 
 _ROLES = {"checkpoint": TargetKind.SPARK_CHECKPOINT, "offsets": TargetKind.OFFSET_STORE}
 
@@ -127,9 +132,7 @@ class Sighting:
 
 def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None) -> Target:
     """The target that a name or path means; `kind` overrides the detection."""
-    named = config.targets.get(word) or config.streams.get(word)
-    if named is None and not _looks_like_path(word) and word in home_streams(home):
-        named = NamedStream(word, "")
+    named = _named(word, config, home)
     if named is None and not _looks_like_path(word):
         raise _unknown_name(word, config, home)
     uri = _uri_of(named, home) if named else word
@@ -150,6 +153,19 @@ def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None
             place=uri,
         )
     return Target(word, uri, *detect(uri), configured)
+
+
+def place_of(word: str, config: Config, home: str) -> str:
+    """Where a name leads, whatever is there; what is no name is a path."""
+    named = _named(word, config, home)
+    return _uri_of(named, home) if named else word
+
+
+def _named(word: str, config: Config, home: str) -> NamedTarget | NamedStream | None:
+    named = config.targets.get(word) or config.streams.get(word)
+    if named is None and not _looks_like_path(word) and word in home_streams(home):
+        return NamedStream(word, "")
+    return named
 
 
 def only_target(config: Config, home: str) -> str:

@@ -101,6 +101,9 @@ def test_any_text_is_a_moment_or_our_error(text: str) -> None:
         ("1h30min", 5400),
         ("45s", 45),
         ("007s", 7),
+        ("0.5s", 0.5),
+        ("1min1.25s", 61.25),
+        ("PT0.125S", 0.125),
         ("999999w", 999999 * 604800),
     ],
 )
@@ -115,6 +118,7 @@ def test_durations(text: str, seconds: float) -> None:
     ["", " ", "P", "PT", "T", "PT1", "P1DT", "P1Y", "P1M", "P1Y2D", "PT1H30", "P1H", "PT1D",
      "P-1D", "-P1D", "+1h", "-1h", "1", "90", "1.5h", "PT1.5H", "1,5h", "1m", "1 h", "1h ", " 1h",
      "1h\n", "1H", "p7d", "30min1h", "1h1h", "PT1M1H", "h", "min", "١h", "P１D", "PT٣S", "1e3s",
+     ".5s", "5.s", "1.2345s", "1..5s",
      "1_0s", "inf", "nan", "9999999w", "P9999999D", "PT9999999999S", "9" * 5000 + "s", "\0",
      "\udcff"],
     ids=lambda text: ascii(text[:20]),

@@ -1,4 +1,4 @@
-"""The README's tour as a script: its commands, what they print, and how the two are compared.
+"""Stories of README and docs as scripts: commands, what they print, and how that is compared.
 
 A block of `console` is a prompt for each command, with what it prints below. `…` on a line of its
 own stands for any number of lines. `Proceed? [y/N] y` is typed. What differs from run to run is
@@ -61,17 +61,16 @@ class Story:
     steps: tuple[Step, ...]
 
 
-def stories(lines: list[str], section: str = "Tour") -> list[Story]:
-    """The stories of a section of the README."""
-    start = lines.index(f"## {section}")
-    after = (n for n in range(start + 1, len(lines)) if lines[n].startswith("## "))
-    end = next(after, len(lines))
-    headings = [n for n in range(start, end) if lines[n].startswith("### ")]
-    spans = zip(headings, [*headings[1:], end], strict=True)
-    return [
-        Story(lines[first].removeprefix("### "), tuple(_steps(lines, first, last)))
-        for first, last in spans
+def stories(lines: list[str]) -> list[Story]:
+    """Every part of a page that has commands: from a heading to the next one of any level."""
+    headings = [n for n in range(len(lines)) if lines[n].startswith(("# ", "## ", "### "))]
+    # A comment in a block of code is no heading.
+    headings = [n for n in headings if sum(x.startswith("```") for x in lines[:n]) % 2 == 0]
+    spans = zip(headings, [*headings[1:], len(lines)], strict=True)
+    found = [
+        Story(lines[first].lstrip("# "), tuple(_steps(lines, first, last))) for first, last in spans
     ]
+    return [story for story in found if story.steps]
 
 
 def _steps(lines: list[str], first: int, last: int) -> Iterator[Step]:
@@ -103,7 +102,7 @@ def run(world: World, step: Step) -> list[str]:
         cwd=str(world.work),
         env=kept | {"TERM": "xterm", "NO_COLOR": "1", "PATH": path, "LC_ALL": "C.UTF-8"},
         dimensions=(60, COLUMNS),
-        timeout=60,
+        timeout=180,
         encoding="utf-8",
     )
     process.delaybeforesend = None
@@ -139,7 +138,7 @@ def _settled(world: World, line: str) -> str:
         line = pattern.sub(name, line)
     began = seconds(world.now)
     line = _TIME.sub(lambda at: at[0] if seconds(at[0]) < began else "<later>", line)
-    return re.sub(r" +", " ", line).strip()
+    return re.sub(r"\s+", " ", line).strip()
 
 
 def rewritten(world: World, wanted: tuple[str, ...], printed: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
-"""A consumer that keeps its positions in an offset store: `python billing.py STORE FIRST EVERY`.
+"""A consumer that keeps its positions in an offset store.
 
-It commits six times, the first time at FIRST (in seconds since 1970), then every EVERY seconds.
+Its input is STORE, FIRST and EVERY, a line each. It commits six times, the first time at FIRST (in
+seconds since 1970), then every EVERY seconds.
 """
 
 from __future__ import annotations
@@ -22,4 +23,4 @@ def main(place: str, first: str, every: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.stdin.read().splitlines())

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.docs.tour_world import ROOT, World
+from tests.docs.tour_world import ROOT, World, produce
 from tests.spark.damage import Made
 
 Change = Callable[[World], object]
@@ -19,6 +19,7 @@ class Scene:
     now: str
     made: Change
     before: Mapping[str, Change] = field(default_factory=dict)
+    page: str = "README.md"
 
 
 def _crashed(world: World) -> None:
@@ -61,6 +62,30 @@ def _growing(world: World) -> None:
     world.clicks("2026-11-16T13:30:05Z", nodes=("node-1", "node-2"))
 
 
+def _not_begun(world: World) -> None:
+    """A log, and a stream that is described and not begun."""
+    world.empty_home()
+    produce(world.place("/srv/clicks/log"), 8)
+
+
+def _named(world: World) -> None:
+    """Only what the section names."""
+    world.orders("agg-hdfs", "2026-11-16T12:21:07Z")
+    text = (world.work / "sluicegate.toml").read_text()
+    only = text.partition("[targets.billing]")[0].partition("[targets.orders]")
+    (world.work / "sluicegate.toml").write_text("".join(only[1:]))
+
+
+def _sent_again(world: World) -> None:
+    world.clicks("2026-11-16T13:30:05Z").end()
+
+
+def _held(world: World) -> None:
+    """The consumer is in the middle of a commit."""
+    _approval(world)
+    world.hold("/data/billing/offsets/billing.lock")
+
+
 def _seal(world: World) -> None:
     assert world.job
     world.job.seal()
@@ -73,4 +98,18 @@ SCENES = {
     "Did last night lose data?": Scene("2026-11-16T07:10:00Z", _morning),
     "A change that somebody else must approve": Scene("2026-11-16T14:40:00Z", _approval),
     "Scale out": Scene("2026-11-16T14:40:00Z", _growing, {"sluicegate checkpoint list": _seal}),
+    "Run a gated stream": Scene("2026-11-16T14:40:00Z", _not_begun),
+    "Name what you run": Scene("2026-11-16T14:40:00Z", _named),
+    "Was this message counted twice?": Scene(
+        "2026-11-16T14:40:00Z", _sent_again, page="docs/gated-streams.md"
+    ),
+    "A consumer has to read again from an earlier position": Scene(
+        "2026-11-16T14:40:00Z", _approval, page="docs/offset-stores.md"
+    ),
+    "Who holds the lock?": Scene("2026-11-16T14:40:00Z", _held, page="docs/offset-stores.md"),
 }
+NOT_PLAYED = {
+    "README.md": {"Sluicegate", "Set up", "Unattended", "Install"},
+    "docs/shards.md": {"Shards", "Assignments of other systems"},
+}
+"""Parts that only name commands, and do not say what they print."""

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,14 @@ _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 # The paths and times that Spark writes into logs: of offsets, of a file source, of a file sink.
 _LOGS = ("checkpoint/offsets", "checkpoint/sources/0", "out/_spark_metadata")
 _BATCH_TIME = re.compile(rb'(?<="batchTimestampMs":)\d+|(?<="modificationTime":)\d+')
+_HOLDER = """
+import sys
+from pathlib import Path
+from sluicegate.locks import FileLock
+with FileLock(Path(sys.stdin.readline().strip())).hold():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 CONFIG = """\
 home = "/srv/streams"
 
@@ -75,6 +83,7 @@ class World:
     now: str
     lab: Path
     job: Job | None = None
+    others: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._ahead = int(time.time()) - seconds(self.now)
@@ -134,21 +143,13 @@ class World:
         place.mkdir()
         script = place / "billing.py"
         script.symlink_to(Path(__file__).with_name("tour_consumer.py"))
-        words: list[str | Path] = [
-            sys.executable,
-            script,
-            place / "offsets",
-            str(self.at(first)),
-            str(every),
-        ]
-        subprocess.run(words, check=True)
+        asked = f"{place / 'offsets'}\n{self.at(first)}\n{every}\n"
+        subprocess.run([sys.executable, script], input=asked, text=True, check=True)
 
     def clicks(self, first: str, every: float = 600.0, nodes: tuple[str, ...] = ()) -> Job:
         """A stream whose job has sealed an epoch every so often, and lives until the story ends."""
         epochs = 6
-        home = self.place("/srv/streams")
-        home.mkdir()
-        MARKER.create(LocalStorage(home))
+        home = self.empty_home()
         produce(self.place("/srv/clicks/log"), epochs + 2)
         script = self.place("/srv/clicks/job.py")
         script.symlink_to(Path(__file__).with_name("tour_job.py"))
@@ -159,6 +160,26 @@ class World:
         if nodes:
             self._join(nodes)
         return self.job
+
+    def empty_home(self) -> Path:
+        """A home without streams."""
+        home = self.place("/srv/streams")
+        home.mkdir()
+        MARKER.create(LocalStorage(home))
+        return home
+
+    def hold(self, lock: str) -> None:
+        """Let another process hold a lock until the story ends."""
+        script = self.place("/data/billing/job.py")
+        script.write_text(_HOLDER)
+        words: list[str | Path] = [sys.executable, script]
+        holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert holder.stdin
+        assert holder.stdout
+        holder.stdin.write(f"{self.place(lock)}\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == "held\n"
+        self.others.append(holder)
 
     def _join(self, nodes: tuple[str, ...]) -> None:
         program = Path(sys.executable).with_name("sluicegate")
@@ -242,5 +263,7 @@ def world(now: str, lab: Path) -> Iterator[World]:
         try:
             yield made
         finally:
+            for process in made.others:
+                process.communicate(timeout=60)
             if made.job:
                 made.job.end()

@@ -106,6 +106,17 @@ def test_promtool_has_nothing_to_say() -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
 
+def test_metrics_that_cannot_be_written(sg: Sg, stream: Path, tmp_path: Path) -> None:
+    """What was done is told all the same."""
+    (tmp_path / "m.prom").mkdir()
+    result = sg("maintain", "clicks", "--metrics-file", "m.prom", "--json")
+    assert result.returncode == 3
+    document = json.loads(result.stdout)
+    clicks, written = document["targets"]
+    assert next(step["name"] for step in clicks["steps"]) == "verify"
+    assert [each["code"] for each in written["findings"]] == ["SG-MAINTAIN-METRICS"]
+
+
 def test_what_needs_a_person(sg: Sg, stream: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "store")
     os.truncate(tmp_path / "checkpoint" / "commits" / "2", 0)

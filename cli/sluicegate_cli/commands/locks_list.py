@@ -9,19 +9,22 @@ import typer
 from sluicegate.errors import StorageFailed
 from sluicegate.locks import FileLock, find_locks
 from sluicegate.storage import local_root
+from sluicegate.target import place_of
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("locks list", "the locks of the home"),
-    ("locks list /data/orders/offsets", "the locks of an offset store"),
+    ("locks list billing", "those of a target that sluicegate.toml names"),
+    ("locks list /data/orders/offsets", "those in a directory"),
 )
 
 
 def run(
     ctx: typer.Context,
-    directory: Annotated[
-        str | None, typer.Argument(metavar="DIRECTORY", help="where to look; the home if omitted")
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="TARGET", help="a name or directory; the home if omitted"),
     ] = None,
 ) -> None:
     """List lock files and who holds them.
@@ -30,8 +33,8 @@ def run(
     the holder wrote down about itself: evidence, not proof.
     """
     session = Session.of(ctx)
-    root = local_root(directory or session.home)
-    session.sink.show(_view(find_locks(root)))
+    where = place_of(target, session.config, session.home) if target else session.home
+    session.sink.show(_view(find_locks(local_root(where))))
 
 
 def _look(lock: FileLock) -> tuple[bool | None, str | None]:

@@ -58,7 +58,7 @@ def run(
     chosen = choose(session.config, session.home, targets or [], everything=all_)
     report = maintain(session.config, chosen, _terms(session), measure=metrics_file is not None)
     if metrics_file is not None:
-        metrics.write(report, Path(metrics_file))
+        report = metrics.write(report, Path(metrics_file))
     session.sink.show(maintain_view(report, session.sink.mode, dry_run=session.dry_run))
     return ProblemsFound.exit_code if report.needs_a_person else EXIT_DONE
 

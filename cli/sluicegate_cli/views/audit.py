@@ -22,7 +22,7 @@ def stream_audit_view(uri: str, result: StreamAudit) -> View:
         document={"stream": uri, "epochs": [_document(each) for each in result.epochs]},
         tables=[Table(columns, [_row(each) for each in result.epochs[-_SHOWN:]])],
         findings=tuple(result.findings),
-        lines=[*lines, f"{uri}: {len(result.epochs):,} epochs; {_sum(result)}."],
+        lines=[*lines, f"{uri}: {units.counted(len(result.epochs), 'epoch')}; {_sum(result)}."],
     )
 
 

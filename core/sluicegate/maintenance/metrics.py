@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sluicegate.errors import SluicegateError
 from sluicegate.findings import Severity
-from sluicegate.maintenance.report import Outcome, Report, Sample
+from sluicegate.maintenance import rules
+from sluicegate.maintenance.report import Outcome, Report, Sample, TargetReport
 from sluicegate.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -76,10 +78,19 @@ def exposition(report: Report) -> bytes:
     return generate_latest(registry)
 
 
-def write(report: Report, path: Path) -> None:
-    """Put the file in place in one step, readable for everybody, as a collector is another user."""
-    with _open_to_all():
-        LocalStorage(path.absolute().parent).replace(path.name, exposition(report))
+def write(report: Report, path: Path) -> Report:
+    """Put the file in place in one step, readable for everybody, as a collector is another user.
+
+    Gives the report, with a finding if that failed: what was done is not forgotten over it.
+    """
+    try:
+        with _open_to_all():
+            LocalStorage(path.absolute().parent).replace(path.name, exposition(report))
+    except SluicegateError as e:
+        finding = rules.METRICS.at(str(path), e.message)
+        failed = TargetReport("metrics", str(path), None, findings=(finding,))
+        return replace(report, targets=(*report.targets, failed))
+    return report
 
 
 @contextmanager

@@ -28,3 +28,10 @@ GROWTH = rule(
     "since the last look. The job may not be allowed to delete, or the setting is very high; every "
     "start and every batch lists these directories.",
 )
+METRICS = rule(
+    "SG-MAINTAIN-METRICS",
+    Severity.ERROR,
+    "the metrics file cannot be written",
+    "Everything else was done. Until it can be written, whatever watches these metrics sees old "
+    "ones, or none: let an alert ask for the age of `sluicegate_last_run_timestamp_seconds`.",
+)
