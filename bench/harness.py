@@ -25,7 +25,7 @@ class Bar:
         return ratio <= self.limit if self.kind == "time at most" else ratio >= self.limit
 
     def __str__(self) -> str:
-        return f"{'≤' if self.kind == 'time at most' else '≥'} {self.limit:g}"
+        return f"{'≤' if self.kind == 'time at most' else '≥'} {self.limit:.3g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tests.chain.streams import made
 CONFIG = """
 home = "home"
 [maintain]
-keep = "1s"
+keep = "0s"
 keep_links = 3
 [targets.orders]
 checkpoint = "checkpoint"
