@@ -33,7 +33,7 @@ from sluicegate.gate.begin import begin
 from sluicegate.gate.description import describe
 from sluicegate.gate.drafts import Epoch
 from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.output import open_sink
+from sluicegate.gate.sink import open_sink
 from sluicegate.gate.stream import open_stream
 from sluicegate.journal import Approval
 from sluicegate.log.log import Log

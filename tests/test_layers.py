@@ -24,7 +24,7 @@ LAYERS = [
     ("java",),
     ("schedule", "config_keys", "home", "config"),
     ("positions", "reset", "lag"),
-    ("target",),
+    ("detection", "target"),
     ("offsets",),
     ("init",),
     ("spark",),

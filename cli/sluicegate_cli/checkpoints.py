@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sluicegate.detection import TargetKind
 from sluicegate.spark.change import fresh
 from sluicegate.spark.change.journal import CheckpointJournal
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.session import Session, expect_kind
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import UsageError
-from sluicegate.target import TargetKind
 
 TargetArgument = Annotated[
     str | None, typer.Argument(metavar="TARGET", help="name or path; may be left out if only one")

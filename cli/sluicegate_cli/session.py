@@ -12,9 +12,10 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
+from sluicegate.detection import TargetKind
 from sluicegate.errors import ChangeForbidden, Locked, NotConfirmed, UnsupportedFormat
 from sluicegate.storage import Storage, open_storage
-from sluicegate.target import Target, TargetKind, only_target, resolve
+from sluicegate.target import Target, only_target, resolve
 from sluicegate_cli.output import Mode, Sink
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import UsageError
 from sluicegate.journal import Journal
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.session import Session, expect_kind
 from sluicegate_cli.stores import read_text
 

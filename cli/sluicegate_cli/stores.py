@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import NotFound, StorageFailed, UsageError
 from sluicegate.offsets import LockFileOffsetStore, reference
 from sluicegate.offsets.changes import StoreChange
@@ -12,7 +13,7 @@ from sluicegate.offsets.journal import StoreJournal
 from sluicegate.positions import Positions, PositionsForm, parse
 from sluicegate.reset import Scope
 from sluicegate.storage import local_root, open_storage
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.session import Session, expect_kind
 
 _TOPIC = re.compile(r"(?P<topic>.+?)(?::(?P<partitions>[0-9]{1,10}(?:,[0-9]{1,10})*))?", re.ASCII)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from sluicegate.detection import TargetKind
 from sluicegate.gate.changes import StreamChange
 from sluicegate.gate.journal import StreamJournal
 from sluicegate.gate.stream import Stream, open_stream
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.session import Session, expect_kind
 
 

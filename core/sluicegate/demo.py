@@ -24,8 +24,9 @@ from typing import IO
 
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import SluicegateError, SparkFailed
-from sluicegate.gate.output import DATA, look_at_sink
+from sluicegate.gate.output import DATA
 from sluicegate.gate.query import scan
+from sluicegate.gate.sink import look_at_sink
 from sluicegate.gate.stream import Stream, open_stream
 from sluicegate.java import require_java
 from sluicegate.log.log import Log

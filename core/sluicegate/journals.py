@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import UnsupportedFormat
 from sluicegate.journal import Journal
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.offsets.journal import StoreJournal
 from sluicegate.offsets.reference import refuse_reference
 from sluicegate.storage import local_root, open_storage
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 
 
 def open_journal(

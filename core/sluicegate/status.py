@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sluicegate import units
 from sluicegate.config import Config
+from sluicegate.detection import TargetKind
 from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
 from sluicegate.spark.checkpoint import Standing, look_at
@@ -14,7 +15,7 @@ from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.offset_log import read_offsets
 from sluicegate.spark.verify import verify
 from sluicegate.storage import open_storage
-from sluicegate.target import UNREADABLE, Sighting, Target, TargetKind, survey
+from sluicegate.target import UNREADABLE, Sighting, Target, survey
 
 if TYPE_CHECKING:
     from sluicegate.chain.link import Link

@@ -7,8 +7,9 @@ import pytest
 
 from sluicegate import codec
 from sluicegate.config import Config, parse_config
+from sluicegate.detection import TargetKind, detect
 from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.target import TargetKind, detect, resolve, survey
+from sluicegate.target import resolve, survey
 
 V1 = struct.pack("<QQQII", 7, 0, 7, 0, 0)
 

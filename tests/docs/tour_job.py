@@ -28,7 +28,7 @@ from sluicegate.dedup import segment
 from sluicegate.gate.begin import begin, start_of
 from sluicegate.gate.description import describe
 from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.output import open_sink
+from sluicegate.gate.sink import open_sink
 from sluicegate.gate.source import pins_now
 from sluicegate.gate.stream import open_stream
 from sluicegate.journal import Approval

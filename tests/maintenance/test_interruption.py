@@ -18,7 +18,8 @@ from sluicegate.chain.link import MAX_DELTAS
 from sluicegate.config import Maintain
 from sluicegate.findings import has_errors
 from sluicegate.gate.collect import GRACE, look
-from sluicegate.gate.output import DATA, open_sink
+from sluicegate.gate.output import DATA
+from sluicegate.gate.sink import open_sink
 from sluicegate.maintenance.report import Outcome
 from sluicegate.maintenance.steps import Steps
 from sluicegate.storage import LocalStorage

@@ -15,8 +15,9 @@ from sluicegate.findings import Severity
 from sluicegate.gate.changes import ROLLBACK
 from sluicegate.gate.collect import GRACE
 from sluicegate.gate.gate import Gate
-from sluicegate.gate.output import DATA, Sink, name_of, open_sink
+from sluicegate.gate.output import DATA
 from sluicegate.gate.sealed import shards_of
+from sluicegate.gate.sink import Sink, name_of, open_sink
 from sluicegate.gate.stream import Stream
 from sluicegate.locks import LockMode
 from sluicegate.maintenance.report import Outcome

@@ -18,7 +18,8 @@ from sluicegate.chain.link import Link, key_of
 from sluicegate.config import Maintain, NamedStream
 from sluicegate.gate.changes import ROLLBACK
 from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.output import DATA, Sink, name_of, open_sink
+from sluicegate.gate.output import DATA
+from sluicegate.gate.sink import Sink, name_of, open_sink
 from sluicegate.gate.stream import Stream
 from sluicegate.journal import Approval
 from sluicegate.maintenance.report import Outcome

@@ -14,8 +14,8 @@ from sluicegate.findings import Severity
 from sluicegate.gate.begin import begin, start_of
 from sluicegate.gate.description import describe
 from sluicegate.gate.gate import Gate as Links
-from sluicegate.gate.output import open_sink
 from sluicegate.gate.query import scan
+from sluicegate.gate.sink import open_sink
 from sluicegate.gate.stream import Stream, open_stream
 from sluicegate.gate.verify import Reading, verify
 from sluicegate.home import MARKER

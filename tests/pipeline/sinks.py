@@ -12,7 +12,8 @@ from pathlib import Path
 from sluicegate.chain.link import Kind, Link
 from sluicegate.gate.gate import Gate, Run
 from sluicegate.gate.history import sound_links
-from sluicegate.gate.output import DATA, KINDS, REJECTS, File, Output, Sink, encode, name_of
+from sluicegate.gate.output import DATA, KINDS, REJECTS, File, Output, encode
+from sluicegate.gate.sink import Sink, name_of
 from sluicegate.gate.stream import Stream
 from tests.chain.streams import STEP, epoch_after, offsets_of
 

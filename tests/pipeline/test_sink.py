@@ -15,19 +15,8 @@ from sluicegate import codec
 from sluicegate.chain.link import Link
 from sluicegate.errors import Corrupt, NotFound, UsageError
 from sluicegate.gate.gate import Gate
-from sluicegate.gate.output import (
-    DATA,
-    PENDING,
-    PUBLISHED,
-    REJECTS,
-    File,
-    Output,
-    OutputLost,
-    Sink,
-    encode,
-    open_sink,
-    read_output,
-)
+from sluicegate.gate.output import DATA, REJECTS, File, Output, encode, read_output
+from sluicegate.gate.sink import PENDING, PUBLISHED, OutputLost, Sink, open_sink
 from sluicegate.gate.stream import Stream
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.faults import Aftermath, Disk, _run_cut

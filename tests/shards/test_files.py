@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluicegate.detection import TargetKind, detect
 from sluicegate.errors import Corrupt, Drifted, SluicegateError, UsageError
 from sluicegate.journal import Approval, NothingToUndo
 from sluicegate.shards import membership, weights
@@ -18,7 +19,6 @@ from sluicegate.shards.file_journal import REBALANCE, FileJournal, work_of
 from sluicegate.shards.files import parse
 from sluicegate.shards.planner import RebalancePlan, plan
 from sluicegate.shards.proposal import Proposal
-from sluicegate.target import TargetKind, detect
 from sluicegate.who import myself
 
 KAFKA: dict[str, Any] = {

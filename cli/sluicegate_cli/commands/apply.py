@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
+from sluicegate.detection import TargetKind
 from sluicegate.errors import Drifted
 from sluicegate.journal import Approval, Entry, Journal, review
 from sluicegate.plan import Plan, Subject
 from sluicegate.saved_plan import SavedPlan, load
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import WriterGoneOption
 from sluicegate_cli.session import Session
 from sluicegate_cli.views.plan import plan_view

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
+from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
 from sluicegate.moments import parse_moment
 from sluicegate.spark.audit import Audit, audit
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
@@ -62,7 +63,7 @@ def _audit_stream(
 ) -> int:
     # Imported here: a checkpoint's audit needs none of it.
     from sluicegate.gate.audit import audit_stream
-    from sluicegate.gate.output import look_at_sink
+    from sluicegate.gate.sink import look_at_sink
     from sluicegate_cli.views.audit import stream_audit_view
 
     stream = stream_of(target)

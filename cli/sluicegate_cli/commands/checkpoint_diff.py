@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from sluicegate.chain.link import Link
+from sluicegate.detection import TargetKind
 from sluicegate.gate import diff as streams
 from sluicegate.gate.stream import Stream
 from sluicegate.spark.diff import Difference, Point, compare, read_point
-from sluicegate.target import TargetKind
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import stream_of

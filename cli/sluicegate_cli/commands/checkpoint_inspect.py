@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.spark.inspect import inspect
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, TargetArgument, refuse_option
 from sluicegate_cli.output import View
 from sluicegate_cli.session import Session

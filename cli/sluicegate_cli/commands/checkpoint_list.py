@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.spark.batches import Batch, read_batches
 from sluicegate.spark.checkpoint import look_at
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
 from sluicegate.gate.changes import REPAIR, StreamChange
 from sluicegate.positions import to_spark
-from sluicegate.target import TargetKind
 from sluicegate_cli.checkpoints import checkpoint_journal
 from sluicegate_cli.options import (
     AsOption,

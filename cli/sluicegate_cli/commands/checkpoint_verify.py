@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import Finding, Severity, has_errors
 from sluicegate.gate import verify as streams
@@ -13,7 +14,7 @@ from sluicegate.gate.reference import read_v1
 from sluicegate.gate.verify import Reading, Subset
 from sluicegate.moments import parse_duration
 from sluicegate.spark.verify import verify
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, refuse_option
 from sluicegate_cli.output import View
 from sluicegate_cli.session import Session

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import NotFound
 from sluicegate.offsets import reference
 from sluicegate.positions import Positions, PositionsForm, render, to_spark
 from sluicegate.spark.diff import read_point
 from sluicegate.spark.export import exported_positions
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_option
 from sluicegate_cli.output import View
 from sluicegate_cli.session import Session

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, NotFound, ProblemsFound
 from sluicegate.gate.source import range_of
 from sluicegate.lag import EndsUnknown, Lag, lags, problems
@@ -14,7 +15,7 @@ from sluicegate.log.source import BrokerNeeded
 from sluicegate.positions import Positions
 from sluicegate.spark.diff import read_point
 from sluicegate.storage import open_storage
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_option
 from sluicegate_cli.session import Session, expect_kind
 from sluicegate_cli.stores import is_reference, open_store, read_positions, read_reference

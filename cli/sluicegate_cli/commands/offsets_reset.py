@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import UsageError
 from sluicegate.gate import reset as stream_reset
 from sluicegate.gate.changes import RESET, ROLLBACK
 from sluicegate.offsets import operations
 from sluicegate.reset import ResetSpec
 from sluicegate.spark.change.reset import known_topics, wanted_offsets
-from sluicegate.target import TargetKind
 from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal
 from sluicegate_cli.options import (
     AllTopicsOption,

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
 from sluicegate.offsets.check import look_at
 from sluicegate.spark.diff import read_point
 from sluicegate.spark.offset_log import OffsetEntry, SourceOffset
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_option
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session

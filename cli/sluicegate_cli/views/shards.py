@@ -6,8 +6,8 @@ from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from sluicegate.detection import TargetKind
 from sluicegate.errors import UnsupportedFormat, UsageError
-from sluicegate.target import TargetKind
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.output.view import Cell
 

@@ -13,16 +13,8 @@ from shlex import quote
 from sluicegate import units
 from sluicegate.chain.link import Kind, Link
 from sluicegate.findings import Finding, Severity, rule
-from sluicegate.gate.output import (
-    DATA,
-    KINDS,
-    PENDING,
-    PUBLISHED,
-    REJECTS,
-    Output,
-    Sink,
-    read_output,
-)
+from sluicegate.gate.output import DATA, KINDS, REJECTS, Output, read_output
+from sluicegate.gate.sink import PENDING, PUBLISHED, Sink
 from sluicegate.gate.stream import Stream
 from sluicegate.positions import Positions
 

@@ -17,7 +17,8 @@ from sluicegate.chain.link import Kind, Link
 from sluicegate.gate.drafts import OVERTAKING
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import changes
-from sluicegate.gate.output import ATTEMPTS, KINDS, NAME, TRASH, Sink
+from sluicegate.gate.output import KINDS
+from sluicegate.gate.sink import ATTEMPTS, NAME, TRASH, Sink
 from sluicegate.gate.spans import Span, has, merged, without
 from sluicegate.gate.stream import Stream
 

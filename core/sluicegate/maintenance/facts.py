@@ -8,13 +8,14 @@ from contextlib import suppress
 
 from sluicegate import lag
 from sluicegate.chain.link import Kind, Link
+from sluicegate.detection import TargetKind
 from sluicegate.errors import SluicegateError
 from sluicegate.gate.stream import Stream
 from sluicegate.maintenance import memory
 from sluicegate.maintenance.report import Sample
 from sluicegate.positions import Positions
 from sluicegate.storage import Storage, local_root, open_storage
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import Target
 
 OUTCOMES = {"applied": "applied", "duplicates": "duplicate", "rejected": "rejected"}
 """Counter of a link → what became of an event."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from sluicegate.config import Config
+from sluicegate.detection import TargetKind
 from sluicegate.errors import Locked, SluicegateError, UsageError
 from sluicegate.findings import Severity, worst_first
 from sluicegate.home import check_home
@@ -16,7 +17,7 @@ from sluicegate.maintenance import facts, memory, rules
 from sluicegate.maintenance.report import Outcome, Report, Sample, Step, TargetReport
 from sluicegate.maintenance.steps import Steps, Terms
 from sluicegate.storage import local_root, open_storage
-from sluicegate.target import Sighting, Target, TargetKind, resolve, survey
+from sluicegate.target import Sighting, Target, resolve, survey
 
 _LOCKS = {
     TargetKind.STREAM: "locks/maintain.lock",

@@ -16,8 +16,8 @@ from sluicegate.gate.changes import COMPACT, DEDUP, PRUNE, StreamChange
 from sluicegate.gate.collect import GRACE, Retention
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.journal import KIND, StreamJournal
-from sluicegate.gate.output import Sink, look_at_sink
 from sluicegate.gate.sealed import shards_of
+from sluicegate.gate.sink import Sink, look_at_sink
 from sluicegate.gate.source import range_of
 from sluicegate.gate.stream import Stream
 from sluicegate.gate.verify import Reading, Verified, verify

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from shlex import quote
 
+from sluicegate.detection import STORE_MARKER
 from sluicegate.errors import (
     Corrupt,
     NotFound,
@@ -41,7 +42,6 @@ from sluicegate.storage import (
     open_storage,
     validate_name,
 )
-from sluicegate.target import STORE_MARKER
 
 MARKER = Marker(STORE_MARKER, "store", "an offset store")
 DEFAULT_VERSIONS = 10

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from shlex import quote
 
+from sluicegate.detection import STORE_MARKER
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Position, Positions, PositionsInvalid
 from sluicegate.storage import LocalStorage, Storage, local_root, open_storage
-from sluicegate.target import STORE_MARKER
 
 # The whole name: `topic-1-consumer-2-backup.offset` is somebody's copy, not a position.
 _NAME = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)

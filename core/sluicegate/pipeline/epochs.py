@@ -23,9 +23,10 @@ from sluicegate.gate import segments
 from sluicegate.gate.description import Description
 from sluicegate.gate.drafts import Epoch
 from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.output import DATA, REJECTS, Output, Sink, encode
+from sluicegate.gate.output import DATA, REJECTS, Output, encode
 from sluicegate.gate.rebalance import assignment_at
 from sluicegate.gate.sealed import state_backend
+from sluicegate.gate.sink import Sink
 from sluicegate.log.log import Log
 from sluicegate.pipeline import computing, tasks
 from sluicegate.pipeline.computing import Told

@@ -30,7 +30,7 @@ from sluicegate.errors import NotFound
 from sluicegate.gate.description import describe
 from sluicegate.gate.gate import Gate as Links
 from sluicegate.gate.gate import Run
-from sluicegate.gate.output import open_sink
+from sluicegate.gate.sink import open_sink
 from sluicegate.gate.source import INCARNATION, pins_now
 from sluicegate.gate.stream import Stream, open_stream
 from sluicegate.log.log import Log
