@@ -69,8 +69,12 @@ def _type(name: str, value: Any) -> str:
         return "list of findings"
     if isinstance(value, list):
         kinds = sorted({_type("", item) for item in value})
-        return f"list of {kinds[0]}s" if len(kinds) == 1 else "list"
+        return f"list of {_many(kinds[0])}" if len(kinds) == 1 else "list"
     return _TYPES[type(value)]
+
+
+def _many(kind: str) -> str:
+    return kind.replace("list", "lists", 1) if kind.startswith("list") else f"{kind}s"
 
 
 def differences(known: Fields, seen: Mapping[str, set[str]]) -> Iterator[str]:

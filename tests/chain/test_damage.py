@@ -27,7 +27,7 @@ from sluicegate.errors import Corrupt, Drifted, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors
 from sluicegate.gate import repair, rules
 from sluicegate.gate.changes import StreamChange
-from sluicegate.gate.collect import inner_refs, sweep
+from sluicegate.gate.collect import sweep
 from sluicegate.gate.drafts import RebalanceDraft, Signature
 from sluicegate.gate.gate import Gate
 from sluicegate.gate.history import CannotGoBack
@@ -37,6 +37,7 @@ from sluicegate.gate.stream import Stream, open_stream
 from sluicegate.gate.verify import CURSOR, Reading, Subset, verify
 from sluicegate.journal import Approval
 from sluicegate.plan import Plan
+from sluicegate.state import manifest
 from sluicegate.storage import LocalStorage
 from sluicegate.who import myself
 from tests.chain import streams
@@ -207,7 +208,7 @@ def seen(home: Path, stream: Stream, backups: dict[int, Path]) -> Original:
     assert abandoned.partials
 
     def partial(of: Ref) -> Ref:
-        return max(inner_refs(stream.blobs, of), key=lambda ref: ref.size)
+        return max(manifest.refs_in(stream.blobs, of), key=lambda ref: ref.size)
 
     refs = {
         "base": head.state.base,
@@ -229,7 +230,7 @@ def seen(home: Path, stream: Stream, backups: dict[int, Path]) -> Original:
 def reached(stream: Stream, link: Link) -> Iterator[Ref]:
     yield from link.refs
     for ref in (*link.state.refs, *([link.partials] if link.partials else [])):
-        yield from inner_refs(stream.blobs, ref)
+        yield from manifest.refs_in(stream.blobs, ref)
 
 
 # What must hold before, during and after a repair.
@@ -639,7 +640,7 @@ def test_all_blobs_of_one_epoch(lab: Lab) -> None:
     ref = lab.original.links[21].partials
     assert ref
     stream = lab.stream(read_only=True)
-    for each in [*inner_refs(stream.blobs, ref), ref]:
+    for each in [*manifest.refs_in(stream.blobs, ref), ref]:
         lab.damage("missing", lab.root / each.key)
     # What lies inside a manifest that is lost is not known any more.
     assert errors(lab)
@@ -904,7 +905,7 @@ def as_nobody(home: str) -> None:
         os.setuid(65534)
     stream = open_stream(str(root), read_only=True)
     blobs = [stream.chain.read(NEWEST).state.refs[i].key for i in (0, -1)]
-    blobs.append(next(inner_refs(stream.blobs, stream.chain.read(NEWEST).state.refs[0])).key)
+    blobs.append(next(manifest.refs_in(stream.blobs, stream.chain.read(NEWEST).state.refs[0])).key)
     needed = [root / "HEAD", Path(home, "heads", f"{streams.NAME}.head"), root / key_of(NEWEST)]
     needed += [root / "chain", root, Path(home, "heads")]
     others = [root / key_of(n) for n in (FLOOR, 8, 18, TOLD)] + [root / key for key in blobs]

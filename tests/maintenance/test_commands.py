@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sluicegate import codec
 from sluicegate.locks import FileLock
 from sluicegate.maintenance.metrics import METRICS, exposition
 from sluicegate.maintenance.report import Report, Sample, TargetReport
@@ -115,6 +116,18 @@ def test_metrics_that_cannot_be_written(sg: Sg, stream: Path, tmp_path: Path) ->
     clicks, written = document["targets"]
     assert next(step["name"] for step in clicks["steps"]) == "verify"
     assert [each["code"] for each in written["findings"]] == ["SG-MAINTAIN-METRICS"]
+
+
+def test_what_a_newer_release_remembers_stops_no_other_target(
+    sg: Sg, stream: Path, tmp_path: Path
+) -> None:
+    (stream / "verify.cursor").write_bytes(codec.encode(codec.Format("cursor", 2, 1024), {}))
+    document = json.loads(sg("maintain", "--all", "--json").stdout)
+    found = {each["target"]: each["findings"] for each in document["targets"]}
+    assert set(found) == {"clicks", "orders", "billing"}
+    assert [each["code"] for each in found["clicks"]] == ["SG-MAINTAIN-FAILED"]
+    assert "this release reads up to 1" in found["clicks"][0]["detail"]
+    assert not found["billing"]
 
 
 def test_what_needs_a_person(sg: Sg, stream: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.chain.link import key_of
 from sluicegate.config import Maintain
 from sluicegate.findings import Severity
 from sluicegate.gate.changes import ROLLBACK
@@ -20,6 +21,7 @@ from sluicegate.gate.sealed import shards_of
 from sluicegate.gate.sink import Sink, name_of, open_sink
 from sluicegate.gate.stream import Stream
 from sluicegate.locks import LockMode
+from sluicegate.maintenance import facts
 from sluicegate.maintenance.report import Outcome
 from sluicegate.maintenance.steps import Steps
 from sluicegate.storage.faults import Disk
@@ -180,6 +182,26 @@ class TestDamage:
         assert "no space left" in finding.detail
 
 
+def test_after_a_repair_that_lost_the_newest_link(root: Path, stream: Stream) -> None:
+    """Everything goes on: also what looks for the last job, and for what may go."""
+    sink = open_sink(stream, str(root / "sink"))
+    with sinks.started(stream, sink) as job:
+        for _ in range(3):
+            sink.publish(sinks.seal(job, sink, DATA))
+    newest = stream.storage.local_path(key_of(stream.chain.head().number))
+    assert newest
+    newest.write_bytes(b"garbage")
+    apply(stream, "repair")
+    assert not [f.code for f in run(root).findings if f.severity is Severity.ERROR]
+    samples = {sample.metric for sample in facts.of_stream("clicks", stream)}
+    assert {"sluicegate_head_age_seconds", "kafka_consumergroup_current_offset"} <= samples
+    with sinks.started(stream, sink):
+        """It withdraws what was lost, so there is something in the trash."""
+    steps = run(root)
+    assert not [f.code for f in steps.findings if f.severity is Severity.ERROR]
+    assert outcomes(steps)["empty trash"] is Outcome.DONE
+
+
 class TestTrash:
     @pytest.fixture
     def sink(self, root: Path, stream: Stream) -> Sink:
@@ -209,14 +231,37 @@ class TestTrash:
         self, root: Path, stream: Stream, sink: Sink
     ) -> None:
         with sinks.started(stream, sink) as job:
-            links = [sinks.seal(job, sink, DATA) for _ in range(3)]
+            links = [sinks.seal(job, sink, DATA)]
+            sink.publish(links[0])
+            links.append(sinks.seal(job, sink, DATA))
+            # The first is published, the second is not, and these were never sealed.
+            for nonce in ("a" * 32, "b" * 32):
+                sink.stage(nonce, sinks.write(sink, nonce, {DATA: "never sealed"}))
         apply(stream, ROLLBACK, to=links[0].number - 1)
         with sinks.started(stream, sink):
             pass
+        own = root / "sink/_sluicegate/trash"
+        assert {path.name for path in (own / "data").iterdir()} == {name_of(x) for x in links}
+        assert {path.name for path in (own / "staged").iterdir()} == {"a" * 32, "b" * 32}
+        os.utime(own / "staged" / ("a" * 32), (time.time() - GRACE - 60,) * 2)
         work(stream, 6)
-        assert list((root / "sink/_sluicegate/trash/staged").iterdir())
         run(root)
-        assert not list((root / "sink/_sluicegate/trash/staged").iterdir())
+        assert not list((own / "data").iterdir())
+        assert [path.name for path in (own / "staged").iterdir()] == ["b" * 32]
+
+    def test_a_sink_that_is_away_keeps_the_link_too(
+        self, root: Path, stream: Stream, sink: Sink
+    ) -> None:
+        with sinks.started(stream, sink) as job:
+            link = sinks.seal(job, sink, DATA)
+        (root / "sink").rename(root / "away")
+        for _ in range(3):
+            with Gate(stream).claim():
+                """A start that does not find its sink."""
+        run(root, Maintain(keep=0.0, keep_links=1))
+        (root / "away").rename(root / "sink")
+        with sinks.started(stream, sink):
+            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(link)}"]
 
     def test_an_epoch_that_is_not_published_keeps_its_link(
         self, root: Path, stream: Stream, sink: Sink

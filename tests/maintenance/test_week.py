@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.config import Maintain
+from sluicegate.gate.stream import Stream
 from tests.chain.streams import check, in_memory
 from tests.maintenance.week import Clock, Week, temporary
 
@@ -37,7 +38,7 @@ def test_a_week(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
         check(stream)
         assert {p.name for p in (root / "sink" / "data").iterdir()} == week.published()
         bounded(week, keep)
-        tidy(root)
+        tidy(root, stream)
 
 
 def bounded(week: Week, keep: float) -> None:
@@ -54,13 +55,20 @@ def bounded(week: Week, keep: float) -> None:
         assert week.outcomes[step, "done"], f"{step} was never needed"
 
 
-def tidy(root: Path) -> None:
-    """What jobs left more than a day ago is gone, and nothing is unfinished."""
-    stream = root / "home" / "clicks"
+def tidy(root: Path, stream: Stream) -> None:
+    """What jobs left more than a day ago is gone, what was taken back for good, what is unfinished.
+
+    Output that was taken back stays only as long as a kept link can bring it back.
+    """
+    place = root / "home" / "clicks"
     limit = time.time() - 1.5 * DAY
-    for path in (*(stream / "runs").iterdir(), *(root / "sink" / "_sluicegate").rglob("link=*")):
-        assert path.stat().st_mtime > limit, path
-    assert len(list((stream / "locks").iterdir())) < 80
+    assert all(path.stat().st_mtime > limit for path in (place / "runs").iterdir())
+    head = stream.chain.head()
+    kept = [stream.chain.read(number) for number in range(head.floor, head.number + 1)]
+    for path in (root / "sink" / "_sluicegate" / "trash").rglob("link=*"):
+        number = int(path.name.removeprefix("link=").split("-")[0])
+        assert any(link.includes(number) for link in kept), path
+    assert len(list((place / "locks").iterdir())) < 80
     assert temporary(root) == []
 
 

@@ -103,7 +103,7 @@ class Place:
         with Links(stream).claim(app="test", force=force) as run:
             sink = open_sink(stream, named.sink)
             sink.settle()
-            sink.clear()
+            sink.clear(run)
             yield Epochs(spark, Gated(run, self.log, sink, describe(named)), process, step)
 
     def seal_all(self, spark: Any, process: Any = None, **more: Any) -> Link:

@@ -52,7 +52,7 @@ def started(stream: Stream, sink: Sink, run: str | None = None) -> Iterator[Run]
     """A run, begun as the job begins one."""
     with Gate(stream).claim(app="job", run=run) as claimed:
         sink.settle()
-        sink.clear()
+        sink.clear(claimed)
         yield claimed
 
 

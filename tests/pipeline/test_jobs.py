@@ -62,7 +62,7 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
 
 def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None:
     """With partitions that are added meanwhile; asked to end, it finishes its epoch."""
-    place = Place(tmp_path, partitions=1, max_events=50).begin()
+    place = Place(tmp_path / "a [b] %20 é", partitions=1, max_events=50).begin()
     dead = place.home / "clicks" / "runs" / "20260101T000000Z-of-a-job-that-was-killed"
     (dead / "checkpoint").mkdir(parents=True)
     place.append(0, [event(n) for n in range(70)])
@@ -107,6 +107,23 @@ def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark:
     assert starts[1] == {"0": 0, "1": 0}
     assert starts[-1] == {"0": 25, "1": 0}
     place.check()
+
+
+def test_what_is_not_there_costs_no_link(tmp_path: Path, spark: Any) -> None:
+    """A job that is started again and again before its disks are mounted."""
+    place = Place(tmp_path, offsets="offsets").begin()
+    before = place.head.number
+    with pytest.raises(NotFound, match="offsets"):
+        place.run(spark)
+    LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, [event(1)])
+    place.run(spark)
+    after = place.head.number
+    assert after > before
+    place.sink.rename(tmp_path / "away")
+    with pytest.raises(NotFound, match="which has written output"):
+        place.run(spark)
+    assert place.head.number == after
 
 
 def test_a_store_that_fails_stops_nothing(

@@ -194,6 +194,29 @@ def test_what_it_fails_with_is_told_in_its_own_words(run: Run, checkpoint: Path)
         job.until_its_end(starting(lambda: batch(None, 0)))
 
 
+def test_a_look_that_fails_leaves_no_query_behind(
+    run: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would wait for it any more; the epoch it is in is finished first."""
+    query: list[Query] = []
+    sealing = Sealing(lambda: time.sleep(0.5))
+    job = Running(run, sealing, threading.Event())
+    batch: Any = job.batch(checkpoint)
+
+    def look() -> bool:
+        raise StorageFailed("the disk went away")
+
+    def body() -> None:
+        monkeypatch.setattr(job, "_is_overtaken", look)
+        batch(None, 0)
+        query[0].stopping.wait(10)
+
+    with pytest.raises(StorageFailed, match="the disk went away"):
+        job.until_its_end(starting(body, query))
+    assert query[0].stopping.is_set()
+    assert len(sealing.ends) == 1
+
+
 def test_what_is_wrong_with_spark_is_told_as_it_is(run: Run, stream: Stream) -> None:
     job = Running(run, Sealing(), threading.Event())
 

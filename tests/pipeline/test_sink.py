@@ -5,23 +5,36 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sluicegate import codec
-from sluicegate.chain.link import Link
-from sluicegate.errors import Corrupt, NotFound, UsageError
-from sluicegate.gate.gate import Gate
+from sluicegate.chain.link import Link, key_of
+from sluicegate.errors import Corrupt, NotFound, SplitBrainCommit, UsageError
+from sluicegate.gate import collect, trash
+from sluicegate.gate.gate import Gate, Run
+from sluicegate.gate.history import CannotGoBack, sound_links
 from sluicegate.gate.output import DATA, REJECTS, File, Output, encode, read_output
-from sluicegate.gate.sink import PENDING, PUBLISHED, OutputLost, Sink, open_sink
+from sluicegate.gate.sink import PENDING, PUBLISHED, OutputLost, Sink, name_of, open_sink
 from sluicegate.gate.stream import Stream
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.faults import Aftermath, Disk, _run_cut
-from tests.chain.streams import NAME, NothingToDo, apply, as_run, in_memory, made, opened
-from tests.pipeline.sinks import seal, shown, started, wanted, write
+from tests.chain.streams import (
+    NAME,
+    NothingToDo,
+    apply,
+    as_run,
+    in_memory,
+    made,
+    offsets_of,
+    opened,
+)
+from tests.pipeline.sinks import Contents, seal, shown, started, wanted, write
 
 RUN = "run"
 NONCE = "0" * 32
@@ -198,32 +211,225 @@ class TestRollback:
         with pytest.raises(OutputLost, match=f"the data of link {link.number} are not there"):
             sink.settle()
 
-    @pytest.mark.parametrize("seed", range(6))
-    def test_whatever_happens(self, stream: Stream, sink: Sink, seed: int) -> None:
-        """Jobs that end or die anywhere, rollbacks there and back, prunes."""
-        chance = random.Random(seed)
-        links: list[Link] = []
-        for _ in range(12):
-            with started(stream, sink) as run:
-                check(stream, sink)
-                for _ in range(chance.randrange(4)):
-                    kinds = chance.choice([(), (DATA,), (REJECTS,), (DATA, REJECTS)])
-                    links.append(seal(run, sink, *kinds))
-                    if chance.random() < 0.2:
-                        break
-                    sink.publish(links[-1])
-                    check(stream, sink)
-                else:
-                    if chance.random() < 0.5:
-                        sink.settle()
-            if chance.random() < 0.2:
-                sink.stage(f"{seed:032x}", write(sink, f"{seed:032x}", {DATA: "not sealed"}))
-                sink.drop(f"{seed:032x}")
-            if links and chance.random() < 0.6:
+    def test_a_start_that_dies_and_another_head(self, stream: Stream, sink: Sink) -> None:
+        """What it moved is found again, whichever way the head went in between."""
+        links = self.epochs(stream, sink, 4)
+        ends = [links[0].number, links[-1].number]
+        for there, back in (ends, reversed(ends)):
+            for calls in range(9):
                 with suppress(NothingToDo):
-                    apply(stream, "rollback", to=chance.choice(links).number)
+                    apply(stream, "rollback", to=back)
+                with started(stream, sink):
+                    check(stream, sink)
+                apply(stream, "rollback", to=there)
+                with suppress(Killed), started(stream, Dying(sink, calls).sink):
+                    assert calls > 6
+                apply(stream, "rollback", to=back)
+                with started(stream, sink):
+                    check(stream, sink)
+
+    @pytest.mark.parametrize("seed", range(15))
+    def test_whatever_happens(self, root: Path, stream: Stream, sink: Sink, seed: int) -> None:
+        """Jobs that end or die anywhere, rollbacks there and back, prunes, the trash emptied."""
+        Hazards(root, sink, random.Random(seed)).run(25)
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing gets a chance to tidy up."""
+
+
+class Dying:
+    """A sink that dies at a call that changes something."""
+
+    def __init__(self, sink: Sink, calls: int) -> None:
+        self.left = calls
+        self.sink = Sink(LocalStorage(Path(sink.uri)), sink._stream)
+        for name in ("move", "delete", "replace"):
+            real = getattr(self.sink._storage, name)
+            setattr(self.sink._storage, name, partial(self._call, real))
+
+    def _call(self, real: Callable[..., Any], *words: Any) -> Any:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+        return real(*words)
+
+
+class Hazards:
+    """A stream to which things happen, and what must be published of it."""
+
+    def __init__(self, root: Path, sink: Sink, chance: random.Random) -> None:
+        self._stream, self._sink, self._chance = sink._stream, sink, chance
+        self._home = root / "home"
+        self._sealed: dict[int, tuple[Link, Contents]] = {}
+
+    def run(self, count: int) -> None:
+        happenings = [self.job] * 4 + [self.dying_start] * 2
+        happenings += [self.rollback] * 4 + [self.prune, self.empty, self.damage]
+        for _ in range(count):
+            self._chance.choice(happenings)()
+        self.job()
+
+    def check(self) -> None:
+        head = self._stream.chain.head()
+        wanted: Contents = {}
+        for number, (_, contents) in self._sealed.items():
+            wanted |= contents if head.includes(number) else {}
+        assert shown(Path(self._sink.uri)) == wanted
+
+    def job(self) -> None:
+        with started(self._stream, self._sink) as run:
+            self.check()
+            for _ in range(self._chance.randrange(4)):
+                link = self.seal(run)
+                if self._chance.random() < 0.3:
+                    return
+                self._sink.publish(link)
+                self.check()
+            if self._chance.random() < 0.5:
+                self._sink.settle()
+
+    def seal(self, run: Run) -> Link:
+        if self._chance.random() < 0.2:
+            nonce = f"{self._chance.getrandbits(128):032x}"
+            self._sink.stage(nonce, write(self._sink, nonce, {DATA: "not sealed"}))
+        head = self._stream.chain.head()
+        kinds = self._chance.choice([(), (DATA,), (REJECTS,), (DATA, REJECTS)])
+        link = seal(run, self._sink, *kinds)
+        text = f"epoch {head.epoch + 1} from {offsets_of(head)}"
+        contents = {f"{kind}/{name_of(link)}": f"{kind} of {text}" for kind in kinds}
+        self._sealed[link.number] = (link, contents)
+        return link
+
+    def dying_start(self) -> None:
+        dying = Dying(self._sink, self._chance.randrange(8))
+        with suppress(Killed), started(self._stream, dying.sink):
+            self.check()
+
+    def rollback(self) -> None:
+        head = self._stream.chain.head()
+        numbers = range(head.floor, head.number + 1)
+        with suppress(NothingToDo, CannotGoBack):
+            apply(self._stream, "rollback", to=self._chance.choice(numbers))
+
+    def prune(self) -> None:
+        head = self._stream.chain.head()
+        with suppress(NothingToDo):
+            apply(self._stream, "prune", to=self._chance.randrange(head.floor, head.number + 1))
+
+    def empty(self) -> None:
+        trash.empty(self._stream, self._sink, grace=0.0)
+
+    def damage(self) -> None:
+        """A link is damaged, and given up by a repair.
+
+        Not that of the newest epoch: if it was not published either, two things went wrong at once.
+        """
+        head = self._stream.chain.head()
+        newest = max(self._sealed, default=-1)
+        sound = [link.number for link in sound_links(self._stream, head.floor, head.number)]
+        chosen = [number for number in sound[2:] if number != newest]
+        if not chosen:
+            return
+        place = self._stream.storage.local_path(key_of(self._chance.choice(chosen)))
+        assert place
+        place.write_bytes(b"garbage")
+        apply(self._stream, "repair")
+
+
+class TestRepaired:
+    """A repair that gave links up goes on with what is left, and so does the next start."""
+
+    @pytest.mark.parametrize("what", ["link", "list of files"])
+    def test_of_an_epoch_in_the_middle(self, stream: Stream, sink: Sink, what: str) -> None:
+        with started(stream, sink) as run:
+            links = []
+            for _ in range(4):
+                links.append(seal(run, sink, DATA, REJECTS))
+                sink.publish(links[-1])
+        before = shown(Path(sink.uri))
+        assert links[1].output
+        key = key_of(links[1].number) if what == "link" else links[1].output.key
+        path = stream.storage.local_path(key)
+        assert path
+        path.write_bytes(b"garbage")
+        apply(stream, "repair")
+        for _ in range(2):
+            with started(stream, sink):
+                assert shown(Path(sink.uri)) == before
+        # There and back, over the link that is given up.
+        apply(stream, "rollback", to=links[0].number)
         with started(stream, sink):
-            check(stream, sink)
+            assert len(shown(Path(sink.uri))) == 2
+        apply(stream, "rollback", to=links[3].number)
+        with started(stream, sink):
+            assert shown(Path(sink.uri)) == before
+
+    def test_an_output_that_is_not_given_up_is_missed(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            link = seal(run, sink, DATA)
+        assert link.output
+        path = stream.storage.local_path(link.output.key)
+        assert path
+        path.write_bytes(b"garbage")
+        with pytest.raises(Corrupt):
+            sink.settle()
+
+
+class TestPrune:
+    def test_keeps_an_epoch_that_is_not_published(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            late = seal(run, sink, DATA)
+        for _ in range(3):
+            with Gate(stream).claim():
+                """A start that fails before it publishes."""
+        apply(stream, "prune", to=stream.chain.head().number)
+        assert stream.chain.head().floor == late.number
+        with started(stream, sink):
+            assert list(shown(Path(sink.uri))) == [f"{DATA}/{name_of(late)}"]
+
+    def test_whatever_was_appended_before_it(self, stream: Stream, sink: Sink) -> None:
+        """A plan that was made before the epoch is bounded by it all the same."""
+        with started(stream, sink) as run:
+            late = seal(run, sink, DATA)
+            gate = Gate(stream)
+            collect.prune(gate, 10**6)
+        assert stream.chain.head().floor == late.number
+
+    def test_an_epoch_without_output_needs_nothing(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            seal(run, sink)
+        with Gate(stream).claim():
+            """One link more."""
+        apply(stream, "prune", to=10**6)
+        head = stream.chain.head()
+        assert head.floor == head.number - 1
+
+
+def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -> None:
+    """Taken back before it was published, and brought back before anything was started."""
+    with started(stream, sink) as run:
+        first = seal(run, sink, DATA)
+        sink.publish(first)
+        late = seal(run, sink, DATA, REJECTS)
+    apply(stream, "rollback", to=first.number)
+    with started(stream, sink):
+        check(stream, sink)
+    apply(stream, "rollback", to=late.number)
+    assert not trash.empty(stream, sink, grace=0.0)
+    with started(stream, sink):
+        check(stream, sink)
+    assert len(shown(Path(sink.uri))) == 3
+
+
+def test_a_run_that_was_overtaken_clears_nothing(stream: Stream, sink: Sink) -> None:
+    with started(stream, sink) as first, Gate(stream).claim(force=True) as second:
+        mine = sink.attempts("a" * 32)
+        with pytest.raises(SplitBrainCommit):
+            sink.clear(first)
+        assert mine.exists()
+        sink.clear(second)
+        assert not mine.exists()
 
 
 class TestWhoseItIs:
@@ -250,6 +456,16 @@ class TestWhoseItIs:
             open_sink(stream, sink.uri)
         with pytest.raises(NotFound, match="which has written output"):
             open_sink(stream, str(root / "elsewhere"))
+
+    def test_half_made(self, root: Path, stream: Stream) -> None:
+        """Whoever made it died before it was marked."""
+        place = root / "half"
+        (place / "_sluicegate").mkdir(parents=True)
+        (place / "_sluicegate" / ".sg-0123456789abcdef.tmp").write_text("x")
+        assert open_sink(stream, str(place)).uri == str(place)
+        (root / "other" / "_sluicegate" / "staged").mkdir(parents=True)
+        with pytest.raises(UsageError, match="holds something that is not a sink's"):
+            open_sink(stream, str(root / "other"))
 
     def test_not_empty(self, root: Path, stream: Stream) -> None:
         (root / "full").mkdir()
@@ -284,7 +500,7 @@ class TestKilledAtEveryCall:
         sink = Sink(LocalStorage(Path(storage.uri) / "sink", calls=storage._calls), stream)
         with Gate(stream).claim(app="job", run=RUN) as run:
             sink.settle()
-            sink.clear()
+            sink.clear(run)
             sink.publish(seal(run, sink, DATA, REJECTS, nonce="a" * 32))
             seal(run, sink, DATA, nonce="b" * 32)
 

@@ -25,11 +25,12 @@ def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None)
     never compact, and only --retain of `dedup compact` gives them up.
     """
     session = Session.of(ctx)
-    stream = stream_of(session.target(target, as_))
-    session.sink.show(_view(stream.uri, look(stream)))
+    chosen = session.target(target, as_)
+    stream = stream_of(chosen)
+    session.sink.show(_view(chosen.name, stream.uri, look(stream)))
 
 
-def _view(uri: str, found: LogStats) -> View:
+def _view(name: str, uri: str, found: LogStats) -> View:
     s = found.statistics
     gap = units.utc(s.oldest_gap_at / 1000) if s.oldest_gap_at is not None else None
     per_epoch = round(found.bytes / found.link.epoch) if found.link.epoch else None
@@ -58,11 +59,11 @@ def _view(uri: str, found: LogStats) -> View:
             **asdict(s),
         },
         tables=[Table(("field", "value"), facts, header=False)],
-        lines=_why(uri, found),
+        lines=_why(name, found),
     )
 
 
-def _why(uri: str, found: LogStats) -> list[str]:
+def _why(name: str, found: LogStats) -> list[str]:
     s = found.statistics
     if not s.intervals:
         return ["This stream has seen no stamps."]
@@ -70,5 +71,5 @@ def _why(uri: str, found: LogStats) -> list[str]:
     if s.gaps:
         told.append("Intervals on both sides of a gap stay apart until the missing stamps arrive.")
     if found.bytes > 2 * found.compacted_bytes:
-        told.append(f"Worth compacting: sluicegate dedup compact {quote(uri)}")
+        told.append(f"Worth compacting: sluicegate dedup compact {quote(name)}")
     return told

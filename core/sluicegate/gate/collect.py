@@ -26,6 +26,7 @@ from sluicegate.errors import Corrupt, Locked, NotFound
 from sluicegate.gate.condition import given_up_by
 from sluicegate.gate.drafts import PruneDraft, Signature
 from sluicegate.gate.gate import Gate
+from sluicegate.gate.history import newest_epoch
 from sluicegate.gate.spans import Span, has
 from sluicegate.gate.stream import Stream
 from sluicegate.locks import FileLock
@@ -93,10 +94,28 @@ def prune(
 ) -> Link | None:
     """Give up the links below a floor, and remove them; None if they were given up before."""
     head = gate.head()
-    draft = PruneDraft(min(floor, head.number), signature or Signature(), details or {})
+    draft = _Prune(PruneDraft(floor, signature or Signature(), details or {}), gate.stream)
     link = gate.append(draft, head)
     sweep(gate.stream, grace=grace)
     return link
+
+
+@dataclass(frozen=True, slots=True)
+class _Prune:
+    """A prune that keeps what must be kept, whatever was appended before it."""
+
+    draft: PruneDraft
+    stream: Stream
+
+    def on(self, head: Link, since: Sequence[Link], blobs: Blobs) -> Link | None:
+        floor = min(self.draft.floor, highest_floor(self.stream, head))
+        return replace(self.draft, floor=floor).on(head, since, blobs)
+
+
+def highest_floor(stream: Stream, head: Link) -> int:
+    """As far as a prune may go: the output of the newest epoch may still have to be published."""
+    newest = newest_epoch(stream, head)
+    return newest.number if newest and newest.output else head.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +246,7 @@ def live_refs(stream: Stream, head: Link, above: int = -1) -> Iterator[Ref]:
             seen |= fresh
             yield from fresh
             for ref in fresh & {*link.state.refs, link.partials}:
-                inner = set(inner_refs(stream.blobs, ref)) - seen
+                inner = set(manifest.refs_in(stream.blobs, ref)) - seen
                 seen |= inner
                 yield from inner
         except (Corrupt, NotFound) as e:
@@ -235,12 +254,6 @@ def live_refs(stream: Stream, head: Link, above: int = -1) -> Iterator[Ref]:
                 f"what link {number} refers to is not known, so nothing is removed: {e}",
                 hint="mend the chain first: sluicegate checkpoint repair STREAM",
             ) from e
-
-
-def inner_refs(blobs: Blobs, ref: Ref) -> Iterator[Ref]:
-    """What a manifest leads to."""
-    for refs in manifest.read(blobs, ref).values():
-        yield from refs
 
 
 def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:

@@ -121,6 +121,15 @@ def link_before(stream: Stream, head: Link, positions: Positions) -> int:
     )
 
 
+def newest_epoch(stream: Stream, head: Link) -> Link | None:
+    """The newest epoch that is kept, whether it is part of the stream now or was taken back.
+
+    It is the only one whose output may be neither published nor in the trash under its name.
+    """
+    links = sound_links(stream, head.number, head.floor)
+    return next((link for link in links if link.kind is Kind.EPOCH), None)
+
+
 def changes(stream: Stream, head: Link) -> Iterator[Link]:
     """The links that are not epochs, newest first, without reading the epochs between them."""
     link: Link | None = head

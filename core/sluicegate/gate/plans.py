@@ -125,7 +125,7 @@ class Planner:
     def _plan_prune(self, change: StreamChange) -> Plan:
         head = self._stream.chain.head()
         assert change.to is not None
-        floor = min(change.to, head.number)
+        floor = min(change.to, collect.highest_floor(self._stream, head))
         title = f"Prune {self._stream.name}"
         actions = []
         if floor > head.floor:

@@ -4,7 +4,8 @@
     rejects/link=00000000000000000042-<nonce>/…   records that were not applied, with the reason
     _sluicegate/attempts/<nonce>/…                what tasks write, also those that fail later
     _sluicegate/staged/<nonce>/data, …/rejects    what an epoch consists of, not yet published
-    _sluicegate/trash/data/…, …/rejects/…         what a rollback took back
+    _sluicegate/trash/data/…, …/rejects/…         what a rollback took back, under its name
+    _sluicegate/trash/staged/<nonce>/…            what was never sealed
     _sluicegate/sink, _sluicegate/settled         whose it is, and which lineage was made to show
 
 Spark and others pass over names that begin with an underscore. The published directories are those
@@ -13,6 +14,7 @@ of the head's lineage; the lineage that was settled last says what is missing an
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,8 +24,12 @@ from pathlib import Path
 from shlex import quote
 
 from sluicegate import codec
+from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
+from sluicegate.gate.condition import given_up_by
+from sluicegate.gate.gate import Run
+from sluicegate.gate.history import changes, newest_epoch
 from sluicegate.gate.output import KINDS, File, Output, read_output
 from sluicegate.gate.spans import Span, has, spans, without
 from sluicegate.gate.stream import Stream
@@ -36,6 +42,7 @@ ATTEMPTS, STAGED, TRASH = f"{_OWN}/attempts", f"{_OWN}/staged", f"{_OWN}/trash"
 _SETTLED = f"{_OWN}/settled"
 _MARKER = Marker(f"{_OWN}/sink", "sink", "the sink of a stream")
 _LINEAGE = codec.Format("settled", 1, 16 * 1024 * 1024)
+_log = logging.getLogger("sluicegate.gate")
 NAME = re.compile(r"link=([0-9]{20})-[0-9a-f]{32}")
 
 
@@ -110,7 +117,7 @@ class Sink:
     def settle(self) -> None:
         """Make what is published the lineage of the head: add what is missing, withdraw the rest.
 
-        Whatever interrupts it, the next one finishes it.
+        Whatever interrupts it, the next one finishes it, also for another head.
         """
         with self._publishing():
             head = self._stream.chain.head()
@@ -118,25 +125,39 @@ class Sink:
             if settled == head.lineage:
                 return
             missing = _minus(head.lineage, settled or ())
-            for link in self._links(head, missing):
-                self._publish(link)
-            self._bring_back(missing, head.floor)
             # Epochs since then were published one by one, also those that were taken back since.
             # Without knowing what was settled last, names tell what is there.
             there = [*settled, (settled[-1][1] + 1, head.number)] if settled else self._shown()
-            self._withdraw(_minus(there, head.lineage))
+            surplus = _minus(there, head.lineage)
+            if settled and (surplus or missing[0][0] <= settled[-1][1]):
+                # From the first move on it is not so any more.
+                self._storage.delete(_SETTLED)
+            self._bring_back(missing)
+            declared = list(_declared(self._stream, head))
+            for link in self._links(head, missing, declared):
+                self._publish(link, declared)
+            self._withdraw(surplus)
             fields = {"lineage": [list(span) for span in head.lineage]}
             self._storage.replace(_SETTLED, codec.encode(_LINEAGE, fields))
 
-    def clear(self) -> None:
-        """Clear away what attempts left that was never published; for who holds the claim.
+    def clear(self, run: Run) -> None:
+        """Clear away what attempts before a run left that is not published.
 
-        What was staged may have been sealed and taken back, and that may be undone: it is kept.
+        Before an epoch is sealed, all before it are published or put aside here. So what is staged
+        is the output of the newest epoch, which may have been taken back before it was published,
+        and that may be undone: it is kept under its name. Or it was never sealed.
         """
         with self._publishing():
+            newest = newest_epoch(self._stream, run.refresh())
             self._remove(ATTEMPTS)
             for name in self.names(STAGED):
-                self._storage.move(f"{STAGED}/{name}", f"{TRASH}/staged/{name}")
+                if newest is None or name != newest.nonce:
+                    self._storage.move(f"{STAGED}/{name}", f"{TRASH}/staged/{name}")
+                    continue
+                for kind in self.names(f"{STAGED}/{name}"):
+                    place = f"{TRASH}/{kind}/{name_of(newest)}"
+                    self._storage.move(f"{STAGED}/{name}/{kind}", place)
+                self._remove(f"{STAGED}/{name}")
 
     def published(self) -> dict[int, set[str]]:
         """The kinds that are published, by number of link."""
@@ -167,18 +188,28 @@ class Sink:
                 digest.update(piece)
         return digest.hexdigest()
 
-    def _publish(self, link: Link) -> None:
-        assert link.output
-        name = name_of(link)
-        for kind, files in read_output(self._stream, link.output).files.items():
-            place = f"{kind}/{name}"
-            if not files or self._storage.stat(place) is not None:
+    def _publish(self, link: Link, declared: Sequence[Span] = ()) -> None:
+        given_up = has(declared, link.number)
+        for kind in self._kinds(link, given_up=given_up):
+            place = f"{kind}/{name_of(link)}"
+            if self._storage.stat(place) is not None:
                 continue
             staged = f"{link.nonce}/{kind}"
             sources = (f"{STAGED}/{staged}", f"{TRASH}/{place}", f"{TRASH}/staged/{staged}")
-            if not any(self._storage.move(source, place) for source in sources):
+            if not any(self._storage.move(source, place) for source in sources) and not given_up:
                 raise OutputLost(f"{self.uri}: the {kind} of link {link.number} are not there")
         self._remove(f"{STAGED}/{link.nonce}")
+
+    def _kinds(self, link: Link, *, given_up: bool) -> Sequence[str]:
+        """What an epoch wrote; of one that a repair has given up, that may not be known."""
+        assert link.output
+        try:
+            found = read_output(self._stream, link.output).files
+        except Corrupt:
+            if not given_up:
+                raise
+            return KINDS
+        return [kind for kind, files in found.items() if files]
 
     def _withdraw(self, spans: Sequence[Span]) -> None:
         if not spans:
@@ -189,19 +220,26 @@ class Sink:
                 if match and any(first <= int(match[1]) <= last for first, last in spans):
                     self._storage.move(f"{kind}/{name}", f"{TRASH}/{kind}/{name}")
 
-    def _bring_back(self, spans: Sequence[Span], floor: int) -> None:
-        """Publish what was withdrawn, of epochs whose links are not kept any more."""
+    def _bring_back(self, spans: Sequence[Span]) -> None:
+        """Publish what was withdrawn: by its name, as its link may not be kept any more."""
         for kind in KINDS:
             for name in self.names(f"{TRASH}/{kind}"):
                 match = NAME.fullmatch(name)
-                if match and int(match[1]) < floor and has(spans, int(match[1])):
+                if match and has(spans, int(match[1])):
                     self._storage.move(f"{TRASH}/{kind}/{name}", f"{kind}/{name}")
 
-    def _links(self, head: Link, spans: Iterable[Span]) -> Iterator[Link]:
+    def _links(self, head: Link, spans: Iterable[Span], declared: Sequence[Span]) -> Iterator[Link]:
         """The epochs with output in these spans, as far as their links are kept."""
         for first, last in spans:
             for number in range(max(first, head.floor), min(last, head.number) + 1):
-                link = self._stream.chain.read(number)
+                try:
+                    link = self._stream.chain.read(number)
+                except LinkDamaged:
+                    if not has(declared, number):
+                        raise
+                    # If a later epoch was sealed, this one was published and has its name.
+                    _log.warning("link %d was given up: its output is left as it is", number)
+                    continue
                 if link.kind is Kind.EPOCH and link.output:
                     yield link
 
@@ -284,8 +322,16 @@ def _refuse_lost(stream: Stream, head: Link, place: Path) -> None:
     )
 
 
+def _declared(stream: Stream, head: Link) -> Iterator[Span]:
+    """The links that repairs have given up; of what they said there may be nothing left."""
+    for link in changes(stream, head):
+        yield from given_up_by(link)
+
+
 def _refuse_full(place: Path) -> None:
-    if place.is_dir() and any(place.iterdir()):
+    # Whoever was interrupted while it made the sink left the directory for the marker.
+    storage = LocalStorage(place)
+    if place.is_dir() and any(e.name != _OWN or storage.list(_OWN) for e in storage.list()):
         raise UsageError(
             f"{place} holds something that is not a sink's", hint="name an empty directory"
         )

@@ -17,11 +17,11 @@ from sluicegate.chain.link import Link, decode, key_of
 from sluicegate.errors import Corrupt, SluicegateError, StorageFailed
 from sluicegate.findings import Finding
 from sluicegate.gate import rules
-from sluicegate.gate.collect import inner_refs
 from sluicegate.gate.condition import Bad, Damage, Survey, given_up_by
 from sluicegate.gate.evidence import gather, in_the_way, unreadable
 from sluicegate.gate.spans import Span, has, shown, spans, without
 from sluicegate.gate.stream import Stream
+from sluicegate.state import manifest
 
 _ATTEMPTS = 3
 
@@ -250,7 +250,7 @@ class BlobSurvey:
     def _look_inside(self, ref: Ref) -> tuple[Bad, ...]:
         if ref not in self._inside:
             try:
-                inner = dict.fromkeys(inner_refs(self._blobs, ref))
+                inner = dict.fromkeys(manifest.refs_in(self._blobs, ref))
                 self._inside[ref] = tuple(bad for each in inner if (bad := self._look(each)))
             except StorageFailed as e:
                 self._inside[ref] = (Bad(ref, e.message, unreadable=e),)

@@ -63,7 +63,9 @@ def of_stream(name: str, stream: Stream) -> Iterator[Sample]:
 
 def last_at_work(stream: Stream, head: Link) -> float:
     """When a job last sealed or started; links of the maintenance itself do not count."""
-    links = stream.chain.walk(head.number, head.floor)
+    from sluicegate.gate.history import sound_links
+
+    links = sound_links(stream, head.number, head.floor)
     found = (link.created_at for link in links if link.kind in (Kind.EPOCH, Kind.CLAIM))
     return next(found, head.created_at)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from sluicegate.config import Config
@@ -140,9 +140,15 @@ def _sighted(word: str, config: Config, home: str) -> Sighting:
 
 
 def _verified_at(target: Target | None) -> float | None:
-    """When the contents of a target were last read to their end."""
+    """When the contents of a target were last read to their end; None if that cannot be told."""
     if target is None:
         return None
+    with suppress(SluicegateError):
+        return _complete(target)
+    return None
+
+
+def _complete(target: Target) -> float | None:
     if target.kind is TargetKind.SPARK_CHECKPOINT:
         return memory.load(open_storage(target.uri, read_only=True)).complete
     if target.kind is TargetKind.STREAM:

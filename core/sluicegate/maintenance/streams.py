@@ -118,9 +118,7 @@ class StreamCare:
     def _prune(self) -> Change | None:
         policy, head = self._terms.policy, self._stream.chain.head()
         floor = Retention(policy.keep_links, policy.keep).floor(self._stream, head)
-        if sink := self._sink():
-            # The link of an epoch tells what of it is to be published.
-            floor = min(floor, trash.unpublished_from(self._stream, sink, head))
+        floor = min(floor, collect.highest_floor(self._stream, head))
         # A few at a time would cost a link each time, and that link a prune of its own.
         if floor - head.floor < max(2, _LEAST_PRUNED * (head.number - floor)):
             return None

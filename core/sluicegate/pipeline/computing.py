@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TOLD = "told string, data binary"
+# What Hadoop takes for a pattern.
+_PATTERN = re.compile(r"[\\*?\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,9 @@ def fresh_frame(spark: SparkSession, work: Work, files: Sequence[File]) -> DataF
     schema = from_arrow_schema(work.shape.rows)
     if not files:
         return spark.createDataFrame([], schema)
-    paths = [f"{work.attempts}/{each.name}" for each in files]
-    return spark.read.schema(schema).parquet(*paths)
+    # With its scheme: the default file system of the cluster may be another.
+    place = "file://" + _PATTERN.sub(r"\\\g<0>", work.attempts)
+    return spark.read.schema(schema).parquet(*(f"{place}/{each.name}" for each in files))
 
 
 def write(frame: DataFrame, work: Work) -> tuple[File, ...]:

@@ -32,7 +32,7 @@ from sluicegate.gate.gate import Gate as Links
 from sluicegate.gate.gate import Run
 from sluicegate.gate.sink import open_sink
 from sluicegate.gate.source import INCARNATION, pins_now
-from sluicegate.gate.stream import Stream, open_stream
+from sluicegate.gate.stream import open_stream
 from sluicegate.log.log import Log
 from sluicegate.log.source import open_source
 from sluicegate.pipeline import source
@@ -102,24 +102,34 @@ class Gate:
         pinned = stream.chain.head().pins
         log = open_source(named.source, pinned.get(INCARNATION))
         pins = pins_now(named, pinned)
+        # What is not there must not cost a link at every try.
+        sink = open_sink(stream, named.sink)
+        telling = Telling(named, log, self._settings.progress)
         app = self._spark.sparkContext.applicationId
         with Links(stream).claim(app=app, pins=pins, force=self._settings.force) as run:
-            sink = open_sink(stream, named.sink)
             sink.settle()
-            sink.clear()
+            sink.clear(run)
             step("claimed")
-            epochs = Epochs(self._spark, Gated(run, log, sink, description), process, step)
-            with _scratch(stream, run.id) as scratch:
-                self._run_query(run, log, epochs, scratch / "checkpoint", step)
+            gated = Gated(run, log, sink, description)
+            with _scratch(run) as scratch:
+                self._run_query(gated, telling, process, scratch / "checkpoint", step)
             sink.settle()
 
     def stop(self) -> None:
         """Ask the job to end after the epoch it is in."""
         self._stop.set()
 
-    def _run_query(self, run: Run, log: Log, epochs: Epochs, checkpoint: Path, step: Step) -> None:
-        telling = Telling(self._settings.stream, run.id, log, self._settings.progress)
-        telling.start(run.link)
+    def _run_query(
+        self,
+        gated: Gated,
+        telling: Telling,
+        process: Process | None,
+        checkpoint: Path,
+        step: Step,
+    ) -> None:
+        run = gated.run
+        epochs = Epochs(self._spark, gated, process, step)
+        telling.start(run)
 
         def seal(end: Positions) -> None:
             if done := epochs.seal(end):
@@ -130,7 +140,7 @@ class Gate:
         running = Running(run, seal, self._stop)
         with ending_by_signal(self.stop):
             batch = running.batch(checkpoint)
-            running.until_its_end(lambda: self._start(run, log, checkpoint, batch))
+            running.until_its_end(lambda: self._start(run, gated.source, checkpoint, batch))
 
     def _start(self, run: Run, log: Log, checkpoint: Path, batch: Any) -> StreamingQuery:
         settings = self._settings
@@ -141,7 +151,8 @@ class Gate:
         most = settings.stream.max_events or _MAX_EVENTS
         reader = reader.option(source.MAX_EVENTS, str(most))
         writer = reader.load().writeStream.queryName(settings.stream.name).foreachBatch(batch)
-        writer = writer.option("checkpointLocation", str(checkpoint))
+        # With its scheme: the default file system of the cluster may be another.
+        writer = writer.option("checkpointLocation", f"file://{checkpoint}")
         if settings.available_now:
             writer = writer.trigger(availableNow=True)
         else:
@@ -150,13 +161,14 @@ class Gate:
 
 
 @contextmanager
-def _scratch(stream: Stream, run: str) -> Iterator[Path]:
+def _scratch(run: Run) -> Iterator[Path]:
     """The directory that Spark may use during a run; what runs before left behind goes away."""
-    everything = stream.storage.local_path("runs")
+    everything = run.stream.storage.local_path("runs")
     assert everything
+    run.refresh()
     # Also that of a run that was deposed and does not know it yet: it can seal no more.
     shutil.rmtree(everything, ignore_errors=True)
     try:
-        yield everything / run
+        yield everything / run.id
     finally:
-        shutil.rmtree(everything / run, ignore_errors=True)
+        shutil.rmtree(everything / run.id, ignore_errors=True)

@@ -56,9 +56,13 @@ class Running:
 
     def until_its_end(self, start: Callable[[], StreamingQuery]) -> None:
         """Start the query and wait; it ends between epochs, if asked to or if it is overtaken."""
+        query = None
         try:
-            self._wait(start())
+            query = start()
+            self._wait(query)
         except Exception:
+            if query is not None:
+                self._end(query)
             if not isinstance(self._error, _Stopping):
                 self._explain()
                 raise
@@ -77,6 +81,12 @@ class Running:
             finally:
                 self._busy.release()
             looked = time.monotonic()
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Let a query not go on that nobody waits for any more."""
+        self._stop.set()
+        with self._busy:
+            query.stop()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from sluicegate import lag, units
 from sluicegate.chain.link import Link
 from sluicegate.config import NamedStream
 from sluicegate.errors import SluicegateError
+from sluicegate.gate.gate import Run
 from sluicegate.log.log import Log
 from sluicegate.offsets import Fence, LockFileOffsetStore
 from sluicegate.pipeline.epochs import Done
@@ -21,18 +22,22 @@ _log = logging.getLogger("sluicegate.pipeline")
 
 
 class Telling:
-    """Tells of epochs; whatever is wrong with those who are told, nothing is raised."""
+    """Tells of epochs; whatever is wrong then with those who are told, nothing is raised.
 
-    def __init__(self, stream: NamedStream, run: str, source: Log, progress: str | None) -> None:
+    A store that is not there is refused at once.
+    """
+
+    def __init__(self, stream: NamedStream, source: Log, progress: str | None) -> None:
         self._stream = stream
-        self._run = run
+        self._run = ""
         self._source = source
         self._reports = Reports(progress)
         self._store = LockFileOffsetStore.open(stream.offsets) if stream.offsets else None
 
-    def start(self, claim: Link) -> None:
+    def start(self, run: Run) -> None:
         """Publish where a run begins: one before may have died after a seal, or was taken back."""
-        self._publish(claim)
+        self._run = run.id
+        self._publish(run.link)
 
     def of(self, done: Done) -> None:
         """Tell of an epoch that is sealed and published."""

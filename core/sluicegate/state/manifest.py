@@ -6,7 +6,7 @@ base, and merges the partials of a shard when they have become many.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sluicegate import codec
 from sluicegate.blobs import BlobDamaged, Blobs, Ref
@@ -41,6 +41,12 @@ def decode(data: bytes, place: str) -> Shards:
 def read(blobs: Blobs, ref: Ref) -> Shards:
     """The manifest that a reference leads to."""
     return decode(blobs.get(ref), ref.key)
+
+
+def refs_in(blobs: Blobs, ref: Ref) -> Iterator[Ref]:
+    """What a manifest leads to."""
+    for refs in read(blobs, ref).values():
+        yield from refs
 
 
 def joined(manifests: Iterable[Shards]) -> dict[int, tuple[Ref, ...]]:
