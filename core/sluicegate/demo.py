@@ -32,7 +32,7 @@ from sluicegate.java import require_java
 from sluicegate.log.log import Log
 from sluicegate.log.producer import LogProducer
 from sluicegate.log.writer import LogWriter
-from sluicegate.spark.submit.process import dies_with_parent
+from sluicegate.spark.submit import process
 
 STREAM = "demo"
 _PARTITIONS = 2
@@ -128,23 +128,17 @@ class _Demonstration:
 
     def _start(self, words: list[str], output: int | IO[bytes]) -> subprocess.Popen[bytes]:
         """A process that ends with this one, and leaves nothing behind elsewhere."""
-        return subprocess.Popen(
-            words,
-            cwd=self._root,
-            env=self._environment,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            preexec_fn=dies_with_parent(),  # noqa: PLW1509 - there are no other threads
+        return process.start(
+            words, cwd=self._root, env=self._environment, stdout=output, stderr=output
         )
 
     def _sluicegate(self, *words: str) -> None:
         with (self._root / "output.log").open("wb") as log:
-            process = self._start([*self._program, *words], log)
+            command = self._start([*self._program, *words], log)
             try:
-                code = process.wait()
+                code = command.wait()
             except BaseException:
-                _end(process)
+                _end(command)
                 raise
         if code:
             told = (self._root / "output.log").read_text()[-2000:]
@@ -208,10 +202,12 @@ class _Demonstration:
 
 def _end(job: subprocess.Popen[bytes]) -> None:
     """End a job that is not to be killed: the second signal makes `submit` clear everything."""
-    for _ in range(2):
+    for seconds in (1.0, 20.0):
         job.terminate()
         with suppress(subprocess.TimeoutExpired):
-            job.wait(1.0)
+            job.wait(seconds)
+            return
+    job.kill()
     job.wait()
 
 

@@ -47,6 +47,24 @@ time.sleep(60)
 ORPHANS = "import subprocess; subprocess.Popen(['sleep', '61.5']); print('up', flush=True)"
 
 
+# A signal that comes while a process is forked: its handler runs inside of a hook.
+IN_A_FORK = """
+import os, signal, subprocess
+from sluicegate.spark.submit import process
+class Stop(BaseException): pass
+def stop(*_): raise Stop
+signal.signal(signal.SIGTERM, stop)
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    process.start(["true"])
+except Stop:
+    print("stopped")
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+blocked = process.start(["grep", "SigBlk", "/proc/self/status"], stdout=subprocess.PIPE)
+print(blocked.communicate()[0].decode().split()[1].strip("0") or "none blocked")
+"""
+
+
 def write(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)
@@ -228,3 +246,11 @@ class TestCheckpoint:
         os.unlink(root / "commits" / "4")
         os.utime(root / "commits", (1_794_000_000, 1_794_000_000))
         assert sg(*words, "--dry-run").returncode == 0
+
+
+def test_no_signal_is_lost_in_a_fork() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", IN_A_FORK], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.splitlines() == ["stopped", "none blocked"]
+    assert result.stderr == ""

@@ -15,11 +15,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from sluicegate.errors import SparkFailed
 from sluicegate.spark.submit.output import Output
@@ -75,16 +75,13 @@ class Launch:
     def start(self) -> subprocess.Popen[bytes]:
         """The process, leader of a session of its own."""
         try:
-            return subprocess.Popen(
+            return start(
                 self.words,
                 env=os.environ | dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=self.output.writer if self.output else self.log,
                 stderr=self.log,
-                start_new_session=True,
                 pass_fds=self.descriptors,
-                # Safe: there are no other threads, and it makes one system call.
-                preexec_fn=dies_with_parent(),  # noqa: PLW1509
             )
         except OSError as e:
             raise SparkFailed(f"{self.words[0]} could not be started: {e.strerror}") from e
@@ -138,16 +135,31 @@ def _caught_signals() -> Iterator[list[int]]:
             signal.signal(number, before[number])
 
 
-def dies_with_parent() -> Callable[[], None] | None:
-    """Ask the kernel for SIGTERM when this process dies; it lasts through spark-submit's execs."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
+def start(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """A process that leads a session of its own and ends with this one.
 
-    def ask() -> None:
-        prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    The kernel sends it SIGTERM when this one dies; that lasts through spark-submit's execs.
+    """
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    # Signals wait meanwhile: what a handler raises inside of a fork goes nowhere.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
-    return ask
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if prctl:
+            prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+    try:
+        return subprocess.Popen(
+            words,
+            start_new_session=True,
+            # Safe: there are no other threads, and it makes system calls only.
+            preexec_fn=prepare,  # noqa: PLW1509
+            text=False,
+            **options,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
