@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from shlex import quote
 
 from sluicegate import units
 from sluicegate.errors import UsageError
@@ -77,6 +78,11 @@ def total(found: Iterable[Lag]) -> int:
     return sum(each.behind or 0 for each in found)
 
 
+def _scope(lag: Lag) -> str:
+    """This partition alone: of the others, what is read again may be known no more."""
+    return f"--topic {quote(f'{lag.topic}:{lag.partition}')}"
+
+
 def problems(found: Iterable[Lag], rewind: str) -> list[Finding]:
     """What is wrong with positions that the source does not hold; `rewind` is what mends it."""
     wrong = []
@@ -86,7 +92,7 @@ def problems(found: Iterable[Lag], rewind: str) -> list[Finding]:
         if each.earliest is not None and each.position < each.earliest:
             gone = units.events(each.earliest - each.position)
             detail = f"at {each.position}; the oldest left is {each.earliest}: {gone} are gone"
-            wrong.append(TRIMMED.at(each.place, detail, repair=rewind))
+            wrong.append(TRIMMED.at(each.place, detail, repair=f"{rewind} {_scope(each)}"))
         if each.latest is not None and each.position > each.latest:
             detail = f"at {each.position}, but the source ends at {each.latest}"
             wrong.append(AHEAD.at(each.place, detail))

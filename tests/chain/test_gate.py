@@ -45,7 +45,7 @@ from sluicegate.gate.drafts import (
     Signature,
 )
 from sluicegate.gate.gate import Gate, WriterStopped
-from sluicegate.gate.history import CannotGoBack, content_of
+from sluicegate.gate.history import CannotGoBack, content_of, link_before
 from sluicegate.gate.journal import StreamJournal
 from sluicegate.gate.recovery import Schedule, recover
 from sluicegate.gate.stream import Stream
@@ -1120,3 +1120,14 @@ def test_fenced_errors_have_one_exit_code() -> None:
     fenced = (SplitBrainCommit, StaleGeneration, StaleVersion, WriterStopped)
     assert all(issubclass(each, Fenced) for each in fenced)
     assert {each.exit_code for each in fenced} == {13}
+
+
+def test_reprocessing_after_a_replay_takes_back_what_was_counted(tmp_path: Path) -> None:
+    """Positions below the wanted ones do not mean that nothing beyond them was counted."""
+    stream = made(tmp_path / "home", epochs=4, dedup=True)
+    counted = stream.chain.head().sequence
+    apply(stream, "reset", positions=at(0, 0))
+    head = work(stream, 4)
+    assert head.sequence == counted, "all of it was seen before"
+    found = stream.chain.read(link_before(stream, head, at(6, 6)))
+    assert (offsets_of(found), found.sequence) == ({0: 6, 1: 6}, 12)

@@ -373,6 +373,19 @@ class TestCommands:
         assert stream.chain.head().number == head + 1, "nothing to do"
         assert sg("undo", NAME, "--yes").returncode == 10, "nothing to take back"
 
+    def test_what_was_pruned_since_is_not_offered_to_be_undone(
+        self, sg: Sg, stream: Stream
+    ) -> None:
+        assert sg("dedup", "compact", NAME, "--retain", "0s", "--yes").returncode == 0
+        number = stream.chain.head().number
+        assert sg("checkpoint", "prune", NAME, "--keep", "1", "--yes").returncode == 0
+        assert stream.chain.head().floor == number
+        shown = [line.split("\t") for line in sg("history", NAME).stdout.splitlines()]
+        undo = {fields[0]: fields[-1] for fields in shown}
+        assert undo[f"{NAME}@{number}"] == "no: what was before it is not kept any more"
+        for chosen in ((), ("--op", f"{NAME}@{number}")):
+            assert sg("undo", NAME, *chosen, "--yes").returncode == 10
+
     def test_retention_keeps_floors_and_can_be_undone(self, sg: Sg, stream: Stream) -> None:
         result = sg("dedup", "compact", NAME, "--retain", "7d", "--yes")
         assert result.returncode == 0

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from sluicegate.blobs import BlobDamaged
+from sluicegate.chain.link import key_of
+from sluicegate.gate.audit import audit_stream
+from sluicegate.gate.sink import open_sink
 from tests.chain.streams import apply
 from tests.conftest import Sg
 from tests.pipeline.jobs import NAME, Place
@@ -107,6 +110,40 @@ class TestAudit:
         stray = next(f for f in document["findings"] if f["code"].endswith("STRAY"))
         assert stray["repair"] == f"sluicegate submit {NAME}"
 
+    def test_epochs_that_were_taken_back_moved_nothing(self, place: Place, sg: Sg) -> None:
+        """The rollback did, once; and undone, what it withdrew waits for the next start."""
+        newest = place.head.number
+        apply(place.stream, "rollback", to=2)
+        assert codes(audit(sg)[1]).count("SG-AUDIT-MOVED") == 1
+        sink = open_sink(place.stream, str(place.sink))
+        sink.settle()
+        apply(place.stream, "rollback", to=newest)
+        code, document = audit(sg, "--read-data")
+        assert code == 0
+        assert set(codes(document)) == {"SG-AUDIT-OUTPUT-PENDING", "SG-AUDIT-MOVED"}
+        sink.settle()
+        assert "SG-AUDIT-OUTPUT-PENDING" not in codes(audit(sg)[1])
+
+    def test_what_a_job_publishes_meanwhile_is_no_stray(self, place: Place) -> None:
+        stream, head = place.stream, place.head
+        sink = open_sink(stream, str(place.sink))
+        for kind in ("data", "rejects"):
+            (place.sink / kind / f"link={head.number + 1:020d}-{'a' * 32}").mkdir(parents=True)
+        assert not list(audit_stream(stream, sink).findings)
+
+    @pytest.mark.parametrize("what", ["link", "list of files"])
+    def test_what_a_repair_gave_up(self, place: Place, sg: Sg, what: str) -> None:
+        link = place.stream.chain.read(place.head.number - 1)
+        assert link.output
+        key = key_of(link.number) if what == "link" else link.output.key
+        path = place.stream.storage.local_path(key)
+        assert path
+        path.write_bytes(b"garbage")
+        assert sg("audit", NAME).returncode == 12
+        apply(place.stream, "repair")
+        code, document = audit(sg)
+        assert (code, codes(document)) == (0, ["SG-AUDIT-GAP"])
+
     def test_a_sink_that_is_not_there(self, place: Place, sg: Sg) -> None:
         place.sink.rename(place.root / "elsewhere")
         code, document = audit(sg)
@@ -140,6 +177,18 @@ class TestState:
             key: values["n"] for key, values in wanted.items()
         }
         assert len(json.loads(sg("state", "query", NAME, "--json").stdout)["keys"]) <= 20
+
+    def test_a_part_says_that_there_is_more(self, place: Place, sg: Sg) -> None:
+        document = json.loads(sg("state", "query", NAME, "--limit", "2", "--json").stdout)
+        assert (len(document["keys"]), document["more"]) == (2, True)
+        count = len(json.loads(sg("state", "query", NAME, "--limit", "0", "--json").stdout)["keys"])
+        document = json.loads(sg("state", "query", NAME, "--limit", str(count), "--json").stdout)
+        assert document["more"] is False
+
+    def test_at_a_link_that_is_not_there(self, place: Place, sg: Sg) -> None:
+        result = sg("state", "query", NAME, "--link", "99999")
+        assert result.returncode == 2
+        assert "there is no link 99999 yet" in result.stderr
 
     def test_as_it_was(self, place: Place, sg: Sg) -> None:
         first = json.loads(sg("state", "query", NAME, "--link", "0", "--json").stdout)

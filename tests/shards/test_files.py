@@ -272,6 +272,17 @@ def test_a_change_and_its_undo(path: Path) -> None:
     assert path.read_text() == "0,a\n1,a\n2,b\n3,b\n"
 
 
+def test_a_record_that_somebody_removed_is_not_in_the_way(path: Path) -> None:
+    first = path.read_text()
+    applied(path, change(path))
+    applied(path, journal(path).plan_undo(None))
+    next((path.parent / "map.csv.sluicegate").glob("*1.json")).unlink()
+    entry = applied(path, change(path))
+    assert entry.id == "map.csv@3"
+    applied(path, journal(path).plan_undo(None))
+    assert path.read_text() == first
+
+
 def test_undo_does_not_throw_away_what_others_wrote(path: Path) -> None:
     applied(path, change(path))
     path.write_text("0,x\n1,a\n2,b\n3,b\n")

@@ -118,6 +118,16 @@ def test_balanced_with_the_proven_minimum_of_moves(
     assert len(made.moved) == made.minimum == closed_form(current, nodes)
 
 
+@pytest.mark.parametrize("capacity", [7, 11, 13, 22, 25, 26, 49, 100])
+def test_whatever_the_capacities_are(capacity: int) -> None:
+    """Also those whose share is not a number that floating point has."""
+    for count in range(1, 65):
+        nodes = dict.fromkeys("abcd", capacity)
+        made = plan(from_names([None] * count, nodes), {**nodes, "e": capacity})
+        assert is_balanced(made.after)
+        assert made.after.is_whole
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     starts(6),

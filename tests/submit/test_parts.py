@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.errors import NotFound, UsageError
+from sluicegate.errors import Fenced, NotFound, UsageError
 from sluicegate.spark.submit import Progress, Request, parse_conf, parse_list
 from sluicegate.spark.submit.command import build
 from sluicegate.spark.submit.launcher import find_spark_submit
-from sluicegate.spark.submit.outcome import read_failure
+from sluicegate.spark.submit.outcome import OWN_ERROR, OWN_HINT, Outcome, Tally, read_failure
+from sluicegate.spark.submit.process import Ended
 from sluicegate.spark.submit.progress import ProgressPipe, decode, encode
 from sluicegate.spark.submit.properties import private_file, render
 from sluicegate.spark.submit.secrets import (
@@ -215,6 +216,18 @@ class TestWhatALogTells:
         assert shown[:3] == (*thrown, "…")
         assert len(shown) == 10
         assert shown[-1] == after[-1]
+
+    def test_what_a_job_of_ours_ended_with(self, tmp_path: Path) -> None:
+        """With its exit code and its next command, whatever Spark says on its way out."""
+        after = [f"26/11/16 11:06:20 INFO SparkContext: {number}" for number in range(20)]
+        told = (f"{OWN_ERROR}another run took over", f"{OWN_HINT}sluicegate status")
+        shown = self.tail(tmp_path, *told, *after, "java.io.IOException: closed", *after)
+        assert shown[:2] == told
+        ended = Ended(Fenced.exit_code, 1.0, None)
+        error = Outcome(ended, tmp_path / "log", Tally(), shown).error()
+        assert isinstance(error, Fenced)
+        assert "the job ended: another run took over" in error.message
+        assert error.hint == "sluicegate status"
 
     def test_otherwise_the_last_lines(self, tmp_path: Path) -> None:
         lines = [f"line {number}" for number in range(20)]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sluicegate import units
+from sluicegate.gate.history import restorable
 from sluicegate.gate.query import Found, look_up, scan
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.output import Table, View
@@ -42,15 +43,18 @@ def run(
     """
     session = Session.of(ctx)
     stream = stream_of(session.target(target, as_))
-    at = stream.chain.head() if link is None else stream.chain.read(link)
+    head = stream.chain.head()
+    at = head if link is None else restorable(stream, head, link)
+    more = False
     if keys:
         found = look_up(stream, at, keys)
     else:
-        found = list(islice(scan(stream, at, shard), limit or None))
-    session.sink.show(_view(stream.uri, at.number, found))
+        found = list(islice(scan(stream, at, shard), limit + 1 if limit else None))
+        more = 0 < limit < len(found)
+    session.sink.show(_view(stream.uri, at.number, found[:limit] if more else found, more=more))
 
 
-def _view(uri: str, link: int, found: list[Found]) -> View:
+def _view(uri: str, link: int, found: list[Found], *, more: bool) -> View:
     names = list(dict.fromkeys(name for each in found for name in each.values or ()))
     rows: list[tuple[Cell, ...]] = [
         (each.key, each.shard, *(_cell((each.values or {}).get(name)) for name in names))
@@ -61,10 +65,11 @@ def _view(uri: str, link: int, found: list[Found]) -> View:
         document={
             "stream": uri,
             "link": link,
+            "more": more,
             "keys": [{"key": f.key, "shard": f.shard, "values": _plain(f.values)} for f in found],
         },
         tables=[Table(("key", "shard", *names), rows)],
-        lines=[f"At link {link}: {_count(found)}."],
+        lines=[f"At link {link}: {_count(found)}{'; there are more: --limit 0' if more else ''}."],
     )
 
 

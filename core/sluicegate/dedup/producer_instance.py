@@ -135,6 +135,9 @@ class Instance:
 
     def drop_range(self, partition: int, first: int, end: int) -> int:
         """The same for consecutive messages of one partition."""
+        if end - first > len(self.outbox):
+            waiting = self.outbox.keys()
+            return self.drop(k for k in waiting if k[0] == partition and first <= k[1] < end)
         keys = [(partition, sequence) for sequence in range(first, end)]
         if not all(map(self.outbox.__contains__, keys)):
             return self.drop(keys)

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from sluicegate import units
+from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
+from sluicegate.errors import Corrupt
 from sluicegate.findings import Finding, Severity, rule
+from sluicegate.gate.history import given_up
 from sluicegate.gate.output import DATA, KINDS, REJECTS, Output, read_output
 from sluicegate.gate.sink import PENDING, PUBLISHED, Sink
+from sluicegate.gate.spans import has
 from sluicegate.gate.stream import Stream
 from sluicegate.positions import Positions
 
@@ -43,8 +47,8 @@ UNPUBLISHED = rule(
     "SG-AUDIT-OUTPUT-PENDING",
     Severity.NOTE,
     "output of a sealed epoch is not published yet",
-    "The job ended between sealing the epoch and publishing what it wrote. Nothing is lost: the "
-    "next start publishes it.",
+    "The job ended between sealing the epoch and publishing what it wrote, or a rollback that had "
+    "withdrawn it was undone. Nothing is lost: the next start publishes it.",
 )
 STRAY = rule(
     "SG-AUDIT-OUTPUT-STRAY",
@@ -52,6 +56,13 @@ STRAY = rule(
     "output is published that is not part of the stream any more",
     "The stream was rolled back since, and its job has not started yet. Readers still see the "
     "output of epochs that were given up; the next start withdraws it.",
+)
+GAP = rule(
+    "SG-AUDIT-GAP",
+    Severity.WARNING,
+    "an epoch cannot be audited",
+    "A repair has given up a link, or the list of files that it wrote. What it changed is part of "
+    "the stream, but whether that and the epoch after it add up cannot be told any more.",
 )
 NO_SINK = rule(
     "SG-AUDIT-SINK-MISSING",
@@ -91,24 +102,70 @@ def audit_stream(
     """Audit the epochs sealed at or after a time that are part of the stream."""
     head = stream.chain.head()
     first = stream.chain.first(head.floor, head.number, lambda link: link.created_at >= since)
-    result = StreamAudit()
     if head.created_at < since:
         first = head.number + 1
-    before: Link | None = stream.chain.read(first - 1) if first > head.floor else None
-    for number in range(first, head.number + 1):
-        link = stream.chain.read(number)
-        if before is not None and link.kind is Kind.EPOCH and head.includes(number):
-            epoch = _epoch(stream, before, link, result.findings)
-            result.epochs.append(epoch)
-            result.findings += _output(stream, sink, epoch, read_data=read_data)
-        elif before is not None and link.positions != before.positions:
-            result.findings.append(_moved(stream, before, link))
-        before = link
+    audit = _Audit(stream, sink, head, read_data=read_data)
+    audit.run(max(first - 1, head.floor))
+    result = audit.result
     if sink:
         result.findings += _strays(stream, sink, head)
     elif any(each.link.output for each in result.epochs):
         result.findings.append(NO_SINK.at(stream.uri, "its published output cannot be looked at"))
     return result
+
+
+class _Audit:
+    """Compares links with those before them, up to a head."""
+
+    def __init__(self, stream: Stream, sink: Sink | None, head: Link, *, read_data: bool) -> None:
+        self._stream = stream
+        self._sink = sink
+        self._head = head
+        self._read_data = read_data
+        self._given_up = list(given_up(stream, head))
+        self.result = StreamAudit()
+
+    def run(self, first: int) -> None:
+        """Look at all links after the first."""
+        before = self._link(first)
+        for number in range(first + 1, self._head.number + 1):
+            link = self._link(number)
+            if link is None and self._head.includes(number):
+                self._cannot_tell(number, "it is damaged")
+            if before is not None and link is not None:
+                self._compare(before, link)
+            before = link
+
+    def _compare(self, before: Link, link: Link) -> None:
+        if link.kind is not Kind.EPOCH:
+            if link.positions != before.positions:
+                self.result.findings.append(_moved(self._stream, before, link))
+            return
+        if not self._head.includes(link.number):
+            return
+        epoch = _epoch(self._stream, before, link, self.result.findings)
+        self.result.epochs.append(epoch)
+        try:
+            output = read_output(self._stream, link.output) if link.output else Output({})
+        except Corrupt as e:
+            if not has(self._given_up, link.number):
+                raise
+            self._cannot_tell(link.number, e.message)
+            return
+        found = _output(self._stream, self._sink, epoch, output, read_data=self._read_data)
+        self.result.findings += found
+
+    def _link(self, number: int) -> Link | None:
+        """A link; None if a repair has given it up."""
+        try:
+            return self._stream.chain.read(number)
+        except LinkDamaged:
+            if has(self._given_up, number):
+                return None
+            raise
+
+    def _cannot_tell(self, number: int, why: str) -> None:
+        self.result.findings.append(GAP.at(f"{self._stream.uri}, link {number}", why))
 
 
 def _epoch(stream: Stream, before: Link, link: Link, findings: list[Finding]) -> AuditedEpoch:
@@ -136,10 +193,9 @@ def _distance(start: Positions, end: Positions) -> int | None:
 
 
 def _output(
-    stream: Stream, sink: Sink | None, epoch: AuditedEpoch, *, read_data: bool
+    stream: Stream, sink: Sink | None, epoch: AuditedEpoch, output: Output, *, read_data: bool
 ) -> Iterator[Finding]:
     link, counts = epoch.link, epoch.counts or {}
-    output = read_output(stream, link.output) if link.output else Output({})
     for kind, counted in ((DATA, counts.get("written", 0)), (REJECTS, counts.get("rejected", 0))):
         if output.rows(kind) != counted:
             detail = f"{output.rows(kind):,} rows of {kind} are listed, {counted:,} were counted"
@@ -151,7 +207,7 @@ def _output(
             standing = sink.standing(link, kind, file, read=read_data)
             place = f"{sink.uri}, {kind} of link {link.number}, {file.name}"
             if standing == PENDING:
-                yield UNPUBLISHED.at(place, "it is staged")
+                yield UNPUBLISHED.at(place, "it waits for the next start")
             elif standing != PUBLISHED:
                 yield OUTPUT.at(
                     place,
@@ -162,7 +218,8 @@ def _output(
 
 
 def _strays(stream: Stream, sink: Sink, head: Link) -> Iterator[Finding]:
-    strays = sorted(n for n in sink.published() if not head.includes(n))
+    # What is newer was published since, by a job that runs.
+    strays = sorted(n for n in sink.published() if n <= head.number and not head.includes(n))
     if strays:
         numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
         repair = f"sluicegate submit {quote(stream.name)}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
 from sluicegate import units
 from sluicegate.blobs import digest_of
+from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Link
 from sluicegate.errors import Drifted
 from sluicegate.gate.changes import COMPACT, DEDUP, StreamChange
@@ -21,6 +23,7 @@ from sluicegate.gate.compact import (
     size_of_inputs,
 )
 from sluicegate.gate.stream import Stream
+from sluicegate.journal import NothingToUndo
 from sluicegate.plan import Action, Precondition
 
 if TYPE_CHECKING:
@@ -92,7 +95,14 @@ class Compactions:
         """Of taking back what a compaction of the dedup log gave up."""
         head = self._stream.chain.head()
         assert change.to is not None
-        made = self._stream.chain.read(change.to)
+        try:
+            self._stream.chain.read(change.to - 1)
+            made = self._stream.chain.read(change.to)
+        except LinkDamaged as e:
+            raise NothingToUndo(
+                f"link {change.to} cannot be undone: what was before it is not kept any more",
+                hint=f"see what can be: sluicegate history {quote(self._stream.uri)}",
+            ) from e
         assert made.dedup.base
         if head.dedup.base != made.dedup.base:
             raise Drifted(f"the dedup log was compacted again since link {change.to}")

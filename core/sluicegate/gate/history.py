@@ -10,6 +10,8 @@ from sluicegate import units
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import Corrupt, UsageError
+from sluicegate.gate.condition import given_up_by
+from sluicegate.gate.spans import Span
 from sluicegate.gate.stream import Stream
 from sluicegate.gate.survey import BlobSurvey
 from sluicegate.positions import Positions
@@ -106,15 +108,24 @@ def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
 
 
 def link_before(stream: Stream, head: Link, positions: Positions) -> int:
-    """The newest link of the lineage that has read nothing at or past these positions."""
-    for link in sound_links(stream, head.number, head.floor):
+    """The newest link of the lineage up to which nothing at or past these positions was read.
+
+    From the oldest on: after a reset, positions are lower than what was counted.
+    """
+    found = None
+    for link in sound_links(stream, head.floor, head.number):
         reached = (positions.get(p.topic, p.partition) for p in link.positions)
         inside = all(
             wanted is None or each.offset <= wanted
             for each, wanted in zip(link.positions, reached, strict=True)
         )
-        if inside and head.includes(link.number):
-            return link.number
+        if not head.includes(link.number):
+            continue
+        if not inside:
+            break
+        found = link.number
+    if found is not None:
+        return found
     raise CannotGoBack(
         "every kept link has read past these positions already",
         hint="keep what was counted with --skip-seen, or choose later positions",
@@ -128,6 +139,12 @@ def newest_epoch(stream: Stream, head: Link) -> Link | None:
     """
     links = sound_links(stream, head.number, head.floor)
     return next((link for link in links if link.kind is Kind.EPOCH), None)
+
+
+def given_up(stream: Stream, head: Link) -> Iterator[Span]:
+    """The links that repairs have given up; of what they said there may be nothing left."""
+    for link in changes(stream, head):
+        yield from given_up_by(link)
 
 
 def changes(stream: Stream, head: Link) -> Iterator[Link]:

@@ -58,9 +58,10 @@ class StreamJournal:
         self._planner.compactions.on_progress = on_progress
 
     def history(self) -> list[Entry]:
-        links = list(changes(self._stream, self._stream.chain.head()))
+        head = self._stream.chain.head()
+        links = list(changes(self._stream, head))
         undone = undone_by([(_id(each), each.details.get("undoes")) for each in reversed(links)])
-        return [_entry(link, undone) for link in links]
+        return [_entry(link, undone, head.floor) for link in links]
 
     def plan(self, work: Mapping[str, Any]) -> Plan:
         return self._planner.plan(StreamChange.from_work(work))
@@ -202,9 +203,11 @@ def _id(link: Link) -> str:
     return f"{link.stream}@{link.number}"
 
 
-def _entry(link: Link, undone: Mapping[str, str]) -> Entry:
+def _entry(link: Link, undone: Mapping[str, str], floor: int = 0) -> Entry:
     name = _id(link)
     undo = f"undone by {undone[name]}" if name in undone else _undo_of(link)
+    if undo == "yes" and link.number <= floor:
+        undo = "no: what was before it is not kept any more"
     return Entry(
         id=name,
         at=link.created_at,

@@ -27,9 +27,8 @@ from sluicegate import codec
 from sluicegate.chain.errors import LinkDamaged
 from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
-from sluicegate.gate.condition import given_up_by
 from sluicegate.gate.gate import Run
-from sluicegate.gate.history import changes, newest_epoch
+from sluicegate.gate.history import given_up, newest_epoch
 from sluicegate.gate.output import KINDS, File, Output, read_output
 from sluicegate.gate.spans import Span, has, spans, without
 from sluicegate.gate.stream import Stream
@@ -133,7 +132,7 @@ class Sink:
                 # From the first move on it is not so any more.
                 self._storage.delete(_SETTLED)
             self._bring_back(missing)
-            declared = list(_declared(self._stream, head))
+            declared = list(given_up(self._stream, head))
             for link in self._links(head, missing, declared):
                 self._publish(link, declared)
             self._withdraw(surplus)
@@ -173,8 +172,8 @@ class Sink:
         place = f"{kind}/{name_of(link)}/{file.name}"
         found = self._storage.stat(place)
         if found is None:
-            pending = self._storage.stat(f"{STAGED}/{link.nonce}/{kind}/{file.name}")
-            return PENDING if pending else "is missing"
+            waiting = (f"{each}/{file.name}" for each in _sources(link, kind))
+            return PENDING if any(map(self._storage.stat, waiting)) else "is missing"
         if found.size != file.size:
             return f"has {found.size} bytes, not {file.size}"
         if read and self._digest(place) != file.digest:
@@ -189,24 +188,23 @@ class Sink:
         return digest.hexdigest()
 
     def _publish(self, link: Link, declared: Sequence[Span] = ()) -> None:
-        given_up = has(declared, link.number)
-        for kind in self._kinds(link, given_up=given_up):
+        is_given_up = has(declared, link.number)
+        for kind in self._kinds(link, is_given_up=is_given_up):
             place = f"{kind}/{name_of(link)}"
             if self._storage.stat(place) is not None:
                 continue
-            staged = f"{link.nonce}/{kind}"
-            sources = (f"{STAGED}/{staged}", f"{TRASH}/{place}", f"{TRASH}/staged/{staged}")
-            if not any(self._storage.move(source, place) for source in sources) and not given_up:
+            moved = any(self._storage.move(source, place) for source in _sources(link, kind))
+            if not moved and not is_given_up:
                 raise OutputLost(f"{self.uri}: the {kind} of link {link.number} are not there")
         self._remove(f"{STAGED}/{link.nonce}")
 
-    def _kinds(self, link: Link, *, given_up: bool) -> Sequence[str]:
+    def _kinds(self, link: Link, *, is_given_up: bool) -> Sequence[str]:
         """What an epoch wrote; of one that a repair has given up, that may not be known."""
         assert link.output
         try:
             found = read_output(self._stream, link.output).files
         except Corrupt:
-            if not given_up:
+            if not is_given_up:
                 raise
             return KINDS
         return [kind for kind, files in found.items() if files]
@@ -271,6 +269,13 @@ class Sink:
         shutil.rmtree(self.path(key), ignore_errors=True)
 
 
+def _sources(link: Link, kind: str) -> tuple[str, ...]:
+    """Where the output of an epoch is until it is published, or after it was withdrawn."""
+    staged = f"{link.nonce}/{kind}"
+    withdrawn = f"{TRASH}/{kind}/{name_of(link)}"
+    return f"{STAGED}/{staged}", withdrawn, f"{TRASH}/staged/{staged}"
+
+
 def look_at_sink(stream: Stream, uri: str | None) -> Sink | None:
     """The sink of a stream, only to be read; None if there is none that is its own."""
     place = local_root(uri) if uri else stream.storage.local_path("output")
@@ -320,12 +325,6 @@ def _refuse_lost(stream: Stream, head: Link, place: Path) -> None:
         f"[streams.{stream.name}]; see: sluicegate checkpoint inspect {quote(stream.uri)}",
         place=str(place),
     )
-
-
-def _declared(stream: Stream, head: Link) -> Iterator[Span]:
-    """The links that repairs have given up; of what they said there may be nothing left."""
-    for link in changes(stream, head):
-        yield from given_up_by(link)
 
 
 def _refuse_full(place: Path) -> None:

@@ -72,7 +72,12 @@ def prepare_stream(
     pinned = head.pins
     log = open_source(named.source, pinned.get(INCARNATION))
     check_pins(head, pins_now(named, pinned))
-    refuse_outside(named.source, head.positions)
+    refuse_outside(
+        named.source,
+        head.positions,
+        f"see what is there with: sluicegate offsets lag {named.name}; "
+        f"move the stream with: sluicegate offsets reset {named.name}",
+    )
     if not job.force:
         Gate(stream).refuse_living(head)
     if not job.skip_verify:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from shlex import quote
 
 from sluicegate import lag, units
 from sluicegate.chain.link import Link
@@ -97,7 +98,7 @@ class StreamCare:
             return None
         earliest, latest = range_of(head)
         found = lag.lags(head.positions, latest, earliest)
-        again = f"sluicegate offsets reset {self._stream.name} --to-earliest"
+        again = f"sluicegate offsets reset {quote(self._stream.name)} --to-earliest --skip-seen"
         self.steps.findings += lag.problems(found, again)
         return lag.total(found)
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from sluicegate.errors import SluicegateError
 from sluicegate.pipeline.job import Gate
-from sluicegate.spark.submit.outcome import OWN_ERROR
+from sluicegate.spark.submit.outcome import OWN_ERROR, OWN_HINT
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
         Gate.from_conf(spark).run()
     except SluicegateError as e:
         # After what Spark prints, so that `submit` finds it at the end.
-        sys.stderr.write(f"{OWN_ERROR}{e.message}\n")
+        sys.stderr.write(f"{OWN_ERROR}{e.message}\n{OWN_HINT}{e.hint}\n")
         return e.exit_code
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from shlex import quote
@@ -109,7 +109,7 @@ class FileJournal:
             check_drift(plan, self.plan(plan.work))
             text = self._text()
             meaning = self._meaning(text, change)
-            number = len(self._operations()) + 1
+            number = max(self._numbers(), default=0) + 1
             fields = _record(change, meaning, approval) | {
                 "id": f"{self._name}@{number}",
                 "before": text,
@@ -166,11 +166,17 @@ class FileJournal:
 
     def _operations(self) -> list[dict[str, Any]]:
         """What is kept of the changes, oldest first."""
+        return [self._operation(f"{self._kept}/{name}.json") for name in sorted(self._names())]
+
+    def _numbers(self) -> Iterator[int]:
+        return (int(name) for name in self._names() if name.isdecimal())
+
+    def _names(self) -> list[str]:
         try:
-            names = [e.name for e in self._storage.list(self._kept) if e.name.endswith(".json")]
+            entries = [entry.name for entry in self._storage.list(self._kept)]
         except NotFound:
             return []
-        return [self._operation(f"{self._kept}/{name}") for name in sorted(names)]
+        return [name.removesuffix(".json") for name in entries if name.endswith(".json")]
 
     def _operation(self, key: str) -> dict[str, Any]:
         place = str(self._path.parent / key)

@@ -53,7 +53,8 @@ def _handed_out(first: Column, room: Column, capacities: Column, count: int) -> 
     """How many units of each node are among the `count` lowest; the j-th is at (first + j) / c."""
     if count <= 0:
         return np.zeros_like(first)
-    low = float((first / capacities).min())
+    # Well below the lowest: rounded, a node's own first level may be above it.
+    low = float((first / capacities).min()) - 1.0
     high = float(((first + room) / capacities).max()) + 1.0
     for _ in range(_HALVINGS):
         level = (low + high) / 2

@@ -26,7 +26,7 @@ from sluicegate.spark.submit.process import Ended
 from sluicegate.spark.submit.progress import Progress
 from sluicegate.spark.submit.secrets import Secrets
 
-OWN_ERROR = "sluicegate: error: "
+OWN_ERROR, OWN_HINT = "sluicegate: error: ", "sluicegate: next: "
 _TAIL = 10
 _WIDEST = 300
 _TAIL_BYTES = 64 * 1024
@@ -104,7 +104,9 @@ class Outcome:
             message, kinds = escaped.message, [type(escaped)]
         if message is None or not kinds:
             return None
-        return kinds[0](f"the job ended: {message}; its log: {self.log}", place=str(self.log))
+        hints = (line.removeprefix(OWN_HINT) for line in self.tail if line.startswith(OWN_HINT))
+        said = f"the job ended: {message}; its log: {self.log}"
+        return kinds[0](said, hint=next(hints, None), place=str(self.log))
 
 
 def new_log(directory: Path) -> tuple[Path, IO[bytes]]:
@@ -151,7 +153,8 @@ def _tail(log: Path) -> list[str]:
         stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         lines = stream.read().decode(errors="replace").splitlines()
     tail = lines[-_TAIL:]
-    thrown = [at for at, line in enumerate(lines) if _THROWN.match(line)]
+    ours = [at for at, line in enumerate(lines) if line.startswith(OWN_ERROR)]
+    thrown = ours or [at for at, line in enumerate(lines) if _THROWN.match(line)]
     if thrown and thrown[-1] < len(lines) - len(tail):
         # A JVM goes on to say how it shuts down; what it died of is above that.
         tail = [*lines[thrown[-1] : thrown[-1] + 2], "…", *tail[3:]]
