@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.errors import Fenced, NotFound, UsageError
+from sluicegate.gate.starting import is_elsewhere
 from sluicegate.spark.submit import Progress, Request, parse_conf, parse_list
 from sluicegate.spark.submit.command import build
 from sluicegate.spark.submit.launcher import find_spark_submit
 from sluicegate.spark.submit.outcome import OWN_ERROR, OWN_HINT, Outcome, Tally, read_failure
 from sluicegate.spark.submit.process import Ended
 from sluicegate.spark.submit.progress import ProgressPipe, decode, encode
-from sluicegate.spark.submit.properties import private_file, render
+from sluicegate.spark.submit.properties import private_file, render, settings_in
 from sluicegate.spark.submit.secrets import (
     Secrets,
     is_private,
@@ -199,6 +200,21 @@ class TestProgress:
             pipe.path.write_bytes(line[10:])
             assert pipe.read(1) == [self.DONE]
         assert not pipe.path.parent.exists()
+
+
+def test_what_spark_defaults_say_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tasks run on other machines, those need this package; a Python that is named stays."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert not is_elsewhere(Request("a.py"))
+    text = (
+        "# spark.master local\n\n spark.master   yarn\nspark.pyspark.python=/opt/p y\na:b\nlone\n"
+    )
+    (tmp_path / "spark-defaults.conf").write_text(text)
+    found = settings_in(tmp_path / "spark-defaults.conf")
+    assert found == {"spark.master": "yarn", "spark.pyspark.python": "/opt/p y", "a": "b"}
+    assert is_elsewhere(Request("a.py"))
+    assert not is_elsewhere(Request("a.py", master="local[2]"))
+    assert not is_elsewhere(Request("a.py", conf=(("spark.master", "local"),)))
 
 
 class TestWhatALogTells:

@@ -23,6 +23,8 @@ from sluicegate.gate.verify import verify
 from sluicegate.log.source import open_source, refuse_outside
 from sluicegate.spark.submit import Ready, Request, keys, prepare
 from sluicegate.spark.submit.keys import Setting
+from sluicegate.spark.submit.launcher import find_spark_submit
+from sluicegate.spark.submit.properties import settings_in
 from sluicegate.storage import local_root
 
 PACKAGE = Path(__file__).parents[1]
@@ -89,8 +91,8 @@ def prepare_stream(
 
 
 def is_elsewhere(request: Request) -> bool:
-    """Whether tasks run on other machines, as far as the request tells."""
-    master = request.master or dict(request.conf).get("spark.master", "local")
+    """Whether tasks run on other machines, as far as the request and spark-defaults.conf tell."""
+    master = request.master or _settings(request).get("spark.master", "local")
     return not master.startswith("local")
 
 
@@ -136,9 +138,14 @@ def _told(named: NamedStream, home: str, config: Path, job: Job) -> Iterator[Set
         yield keys.FORCE, "true"
 
 
+def _settings(request: Request) -> dict[str, str]:
+    """What Spark is told; what the request says comes before what spark-defaults.conf says."""
+    return settings_in(find_spark_submit(request.spark_submit).defaults) | dict(request.conf)
+
+
 def _python(request: Request) -> Iterator[Setting]:
     """The Python that has this package, unless another one is asked for."""
-    settings = dict(request.conf)
+    settings = _settings(request)
     chosen = any(os.environ.get(name) for name in _PYTHONS)
     if not chosen and not any(name in settings for name in _PYTHON_SETTINGS):
         yield "spark.pyspark.python", sys.executable

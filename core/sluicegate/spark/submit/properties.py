@@ -20,6 +20,7 @@ from sluicegate.errors import StorageFailed
 from sluicegate.spark.submit.keys import Setting
 
 _ESCAPED = re.compile(r"[\\:=#! \t\n\r\f]")
+_LINE = re.compile(r"\s*([^\s#!=:][^\s=:]*)(?:\s*[=:]\s*|\s+)(.*)")
 _LETTERS = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
@@ -70,6 +71,13 @@ def _unicode(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     pairs = (units[at : at + 2] for at in range(0, len(units), 2))
     return "".join(f"\\u{int.from_bytes(pair, 'big'):04x}" for pair in pairs)
+
+
+def settings_in(defaults: Path | None) -> dict[str, str]:
+    """The settings that spark-defaults.conf makes, as far as they stand on one line each."""
+    lines = _read(defaults).decode("latin-1").splitlines()
+    found = (_LINE.fullmatch(line) for line in lines)
+    return {match[1]: match[2].strip() for match in found if match}
 
 
 def _read(defaults: Path | None) -> bytes:
