@@ -531,7 +531,7 @@ class TestReset:
     def test_a_duration_that_is_none(self, sg: Sg, store: Path) -> None:
         result = sg(*ORDERS, "--by-duration", "1m", "--yes")
         assert result.returncode == 2
-        assert "PT1H30M, P7D, 90min" in result.stderr
+        assert "PT1H30M, P7D, 0.5s, 90min" in result.stderr
 
     def test_from_a_file(self, sg: Sg, store: Path) -> None:
         words = (*RESET, "--all-topics", "--yes", "--from-file")

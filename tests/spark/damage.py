@@ -40,15 +40,22 @@ class Made:
         return self.checkpoint / "commits" / str(batch)
 
     def newest_state(self, suffix: str, version: int | None = None) -> Path:
-        """The state file of a version (the newest committed one) in partition 0."""
+        """The state file of a version (the newest committed one), in partition 0 if it can be.
+
+        Not a delta beside a snapshot, which Spark writes from time to time and reads instead.
+        """
         wanted = self.last + 1 if version is None else version
         pattern = re.compile(rf"{wanted}(_[0-9a-f-]+)?\.{suffix}")
-        found = (p for p in (self.checkpoint / "state/0/0").rglob("*") if pattern.fullmatch(p.name))
-        return min(found)
+        found = (p for p in (self.checkpoint / "state/0").rglob("*") if pattern.fullmatch(p.name))
+        return min(p for p in found if suffix != "delta" or not _beside(p, "snapshot").exists())
 
     @property
     def source_log(self) -> Path:
         return min((self.checkpoint / "sources").iterdir())
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name.partition('.')[0]}.{suffix}")
 
 
 class Inapplicable(Exception):
