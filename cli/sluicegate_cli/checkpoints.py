@@ -8,6 +8,7 @@ from typing import Any
 from sluicegate.detection import TargetKind
 from sluicegate.spark.change import fresh
 from sluicegate.spark.change.journal import CheckpointJournal
+from sluicegate.storage import local_root
 from sluicegate.target import Target
 from sluicegate_cli.session import Session, expect_kind
 
@@ -37,3 +38,11 @@ def change_checkpoint(
     session.carry_out(journal, plan, lambda approval: journal.apply_into(plan, approval))
     for line in fresh.cut_over(target.uri, into) if not session.only_plans else ():
         session.sink.note(line)
+
+
+def named_sink(sink: str | None, into: str | None = None) -> dict[str, str]:
+    """The sink that an option named, as part of the plan: whoever applies it needs it, too.
+
+    A change of a copy leaves the sink alone.
+    """
+    return {"sink": str(local_root(sink).absolute())} if sink and into is None else {}

@@ -36,9 +36,15 @@ class Approval:
     planned_by: str | None = None
 
 
+DONE, NOT_BEGUN = "done", "not begun"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change of a target; `undo` is `yes`, or says why it cannot be undone."""
+    """One change of a target; `undo` is `yes`, or says why it cannot be undone.
+
+    `progress` is how far it came, where a change can be interrupted.
+    """
 
     id: str
     at: float
@@ -50,6 +56,7 @@ class Entry:
     undo: str = "yes"
     plan_digest: str | None = None
     planned_by: str | None = None
+    progress: str = DONE
 
     def fields(self) -> dict[str, Any]:
         """As plain values, for documents."""
@@ -141,8 +148,15 @@ def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
     """A saved plan that still holds; or the entry of when it was applied, so twice is once."""
     for entry in journal.history():
         if entry.plan_digest == saved.digest:
+            if entry.progress == NOT_BEGUN:
+                continue
             if entry.undo.startswith("undone"):
                 raise Drifted(f"this plan was applied as {entry.id}, and {entry.undo} since")
+            if entry.progress != DONE:
+                raise Drifted(
+                    f"this plan was applied as {entry.id}, which is {entry.progress}",
+                    hint="see it with: sluicegate history TARGET",
+                )
             journal.settle(entry)
             return entry
     saved.check_expiry()

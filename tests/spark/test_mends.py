@@ -107,3 +107,18 @@ def test_an_entry_of_many_files(
     path.write_text(text[: int((len(text) - 3) * kept)])
     query.repair()
     assert entries(path) == whole
+
+
+def test_files_that_still_wait_are_not_taken_for_read(query: Query) -> None:
+    """Of a backlog, nobody can tell which files were in an entry that is lost."""
+    for number in range(4):
+        path = query.input / f"waiting {number}.json"
+        _write(path, "x")
+        os.utime(path, (THEN + LAST - 0.5, THEN + LAST - 0.5))
+    entry = query.source_log / str(LAST)
+    entry.write_text(entry.read_text()[:40])
+    storage = open_storage(str(query.checkpoint))
+    sink = open_storage(str(query.sink))
+    plan = CheckpointJournal(storage, sink=sink, writer_gone=True).plan({"operation": "repair"})
+    assert plan.choices
+    assert not plan.actions

@@ -11,7 +11,7 @@ from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
 from sluicegate.gate.changes import REPAIR, StreamChange
 from sluicegate.positions import to_spark
-from sluicegate_cli.checkpoints import checkpoint_journal
+from sluicegate_cli.checkpoints import checkpoint_journal, named_sink
 from sluicegate_cli.options import (
     AsOption,
     ForceOption,
@@ -72,6 +72,7 @@ def run(
         "read_data": read_data,
         "offsets": to_spark(read_positions(offsets)) if offsets else None,
         "query_id": _uuid(query_id),
+        **named_sink(sink),
     }
     plan = journal.plan_finish() or journal.plan(work)
     session.carry_out(journal, plan)

@@ -13,7 +13,7 @@ from sluicegate.gate.history import link_at
 from sluicegate.moments import parse_moment
 from sluicegate.spark.change.rollback import batch_at
 from sluicegate.target import Target
-from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal
+from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal, named_sink
 from sluicegate_cli.options import (
     AsOption,
     ForceOption,
@@ -74,7 +74,7 @@ def run(
         return
     if to_datetime is not None:
         to = batch_at(session.spark_checkpoint(target, as_), parse_moment(to_datetime))
-    work = {"operation": "rollback", "to": to}
+    work = {"operation": "rollback", "to": to, **named_sink(sink, into)}
     journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
     change_checkpoint(session, found, journal, work, into)
 

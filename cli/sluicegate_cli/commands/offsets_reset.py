@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from sluicegate.gate.changes import RESET, ROLLBACK
 from sluicegate.offsets import operations
 from sluicegate.reset import ResetSpec
 from sluicegate.spark.change.reset import known_topics, wanted_offsets
-from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal
+from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal, named_sink
 from sluicegate_cli.options import (
     AllTopicsOption,
     AsOption,
@@ -117,7 +118,14 @@ def run(
     if found.kind is TargetKind.SPARK_CHECKPOINT:
         storage = session.spark_checkpoint(target, as_)
         spec = spec_of(known_topics(storage))
-        work = {"operation": "reset", "to": wanted_offsets(storage, spec), "note": str(spec)}
+        to = wanted_offsets(storage, spec)
+        work = {
+            "operation": "reset",
+            "to": to,
+            "at": round(time.time() * 1000),
+            "note": str(spec),
+            **named_sink(sink, into),
+        }
         journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
         change_checkpoint(session, found, journal, work, into)
         return

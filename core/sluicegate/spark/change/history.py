@@ -36,4 +36,5 @@ def entry_of(found: Operation, undone: Mapping[str, str]) -> Entry:
         undo=undo,
         plan_digest=record.plan_digest,
         planned_by=record.planned_by,
+        progress=found.progress.value,
     )

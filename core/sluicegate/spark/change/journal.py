@@ -222,9 +222,10 @@ class CheckpointJournal:
         if found.pruned:
             raise NothingToUndo(f"{record.id} cannot be undone: its backups were given up")
         look = look_at(self._storage)
-        if look.last_batch != record.newest:
+        newest = -1 if look.last_batch is None else look.last_batch
+        if newest != record.newest:
             raise Drifted(
-                f"the job has run since {record.id}: the newest batch is {look.last_batch}, not "
+                f"the job has run since {record.id}: the newest batch is {newest}, not "
                 f"{record.newest}; undoing would tear its state apart",
                 hint=f"go back with: sluicegate checkpoint rollback {quote(self._storage.uri)} "
                 f"--to {record.newest}; then undo",

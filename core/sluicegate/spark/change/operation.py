@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from shlex import quote
 
+from sluicegate import journal
 from sluicegate.errors import Drifted, Locked, NotFound, StorageFailed
 from sluicegate.spark.change import unfinished
 from sluicegate.spark.change.edits import Edit, Linked, Place, Roots
@@ -36,10 +37,10 @@ _PIECE = 1 << 20
 class Progress(Enum):
     """How far an operation came."""
 
-    NOT_BEGUN = "not begun"
+    NOT_BEGUN = journal.NOT_BEGUN
     HALF_WAY = "interrupted; Spark refuses to start"
     HALF_BACK = "interrupted while it was taken back; Spark refuses to start"
-    DONE = "done"
+    DONE = journal.DONE
     TAKEN_BACK = "taken back"
 
     @property

@@ -54,7 +54,7 @@ def known_topics(storage: Storage) -> list[str]:
 
 
 def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
-    """The reset of sources to the offsets in `to`."""
+    """The reset of sources to the offsets in `to`, asked for at the time `at`."""
     to = work.get("to")
     if not isinstance(to, dict) or not all(isinstance(text, str) for text in to.values()):
         raise Corrupt("the plan's work names no offsets to go to")
@@ -65,6 +65,9 @@ def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
         raise Corrupt(f"the plan's work names a source that is not there: {unknown[0]}")
     if look.operators:
         return _by_rollback(roots, look, newest, to, str(work.get("note", "")))
+    # Its own time: whoever asks where the query was before this change must not find it.
+    if isinstance(at := work.get("at"), int):
+        newest = replace(newest, timestamp_ms=max(newest.timestamp_ms, at))
     appended = _by_appending(look, newest, to, str(work.get("note", "")))
     return _with_sink(appended, roots.get(Place.SINK), newest)
 
@@ -111,7 +114,9 @@ def _with_sink(appended: Draft, sink: Storage | None, newest: OffsetEntry) -> Dr
         )
         return replace(appended, consequences=(*appended.consequences, told))
     log = Log(sink, Place.SINK, SINK_DIRECTORY, list_log(sink, SINK_DIRECTORY))
-    edits = [empty_entry(log, batch) for batch in range(newest.batch + 1, appended.newest + 1)]
+    # Also of a batch that was planned and not finished, which is not run again.
+    first = newest.batch + 1 if log.listing.last is None else log.listing.last + 1
+    edits = [empty_entry(log, batch) for batch in range(first, appended.newest + 1)]
     action = Action("add to", f"sink: {SINK_DIRECTORY}/", f"{len(edits)} entries without files")
     return replace(
         appended,
@@ -286,5 +291,9 @@ def _appending_means(look: Look, newest: OffsetEntry, batches: range, note: str)
         f"with batch {batches[-1] + 1}, a number that no sink has seen."
     )
     if look.last_commit != newest.batch:
-        yield f"Batch {newest.batch} was not finished, and is not run again."
+        yield (
+            f"Batch {newest.batch} was not finished, and is not run again: what it was to read of "
+            "sources and partitions that are not moved is skipped. Let the job finish it first, or "
+            "move them, too."
+        )
     yield "What is read a second time is written a second time."

@@ -8,7 +8,7 @@ from shlex import quote
 from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.findings import Finding
 from sluicegate.plan import Choice
-from sluicegate.positions import to_spark
+from sluicegate.positions import Positions, to_spark
 from sluicegate.spark.change.edits import Edit, Place, drop_sums, put, remove_with_sums
 from sluicegate.spark.change.mends import Case, Mend, Remedy
 from sluicegate.spark.checkpoint import METADATA
@@ -18,6 +18,7 @@ from sluicegate.spark.log import list_log
 from sluicegate.spark.offset_log import OffsetEntry, OffsetKind, SourceOffset, read_offsets
 
 _NO_OFFSET = "-"
+BARRIER = "sluicegate: "
 
 
 def mend_offsets(case: Case, finding: Finding) -> Remedy:
@@ -31,9 +32,13 @@ def mend_offsets(case: Case, finding: Finding) -> Remedy:
             f"write offsets/{batch} anew", "It says again what it said; nothing is lost.", edits
         )
     newest = case.look.last_batch
+    if _is_barrier(case, batch):
+        return _choices(case, batch)
     if batch == newest and batch not in case.look.commits.batches and not _sink_has(case, batch):
         edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
         told = f"Batch {batch} was never finished; it is planned anew from where {batch - 1} ended."
+        if case.sink is None:
+            told += " A sink that has got it already and recognises it by its number would skip it."
         return Mend(f"remove offsets/{batch}", told, edits)
     return _choices(case, batch)
 
@@ -41,6 +46,9 @@ def mend_offsets(case: Case, finding: Finding) -> Remedy:
 def mend_commit(case: Case, finding: Finding) -> Remedy:
     """A commit that cannot be read: taken away, so that its batch runs again as after a crash."""
     batch = _batch(case, finding)
+    if _entry(case, batch) is None and rewritten(case, batch) is None:
+        # What it would run again with is not known.
+        return _choices(case, batch)
     edits = tuple(remove_with_sums(case.storage, f"commits/{batch}"))
     return Mend(
         f"remove commits/{batch}",
@@ -163,10 +171,8 @@ def _true_offset(
     first, last = _of(before, source), _of(after, source)
     kind = next((each.kind for each in (first, last) if each and each.text), OffsetKind.NONE)
     if case.positions is not None and kind is OffsetKind.KAFKA:
-        return json.dumps(to_spark(case.positions), separators=(",", ":"))
-    if last and (
-        first is None or first.text == last.text or batch + 1 in case.look.commits.batches
-    ):
+        return _given(case.positions, [each for each in (first, last) if each])
+    if last and (batch + 1 in case.look.commits.batches or (first and first.text == last.text)):
         # What lies between is settled: the batch after it has been read, or nothing moved.
         return last.text or _NO_OFFSET
     if kind is OffsetKind.FILE:
@@ -175,13 +181,27 @@ def _true_offset(
     return None
 
 
+def _given(positions: Positions, known: list[SourceOffset]) -> str | None:
+    """What the operator says of one source: its topics, and all partitions that it had."""
+    had = [each for offset in known for each in offset.positions or ()]
+    topics = {each.topic for each in had}
+    own = Positions.of(each for each in positions if each.topic in topics)
+    if any(own.get(each.topic, each.partition) is None for each in had):
+        return None
+    return json.dumps(to_spark(own), separators=(",", ":"))
+
+
 def _file_offset(
     case: Case, batch: int, source: str, first: SourceOffset | None, last: SourceOffset | None
 ) -> int | None:
     """A file source writes its own log first, so that tells; each batch adds one entry or none."""
     listing = case.look.sources.get(source)
     if batch == case.look.last_batch or case.look.last_batch == batch - 1:
-        return listing.last if listing else None
+        if listing is None or listing.last is None:
+            return None
+        # More than one: the batch after it was about to be planned, and is ahead of it.
+        is_ahead = first and first.number is not None and listing.last - first.number > 1
+        return None if is_ahead else listing.last
     if first and last and first.number is not None and last.number is not None:
         return first.number + 1 if last.number - first.number == 2 else None
     return None
@@ -218,6 +238,14 @@ def _batch(case: Case, finding: Finding) -> int:
     if not name.isdigit():
         raise NotFound(f"{finding.place} is not a batch")
     return int(name)
+
+
+def _is_barrier(case: Case, batch: int) -> bool:
+    """Whether a file keeps Spark from a checkpoint that is changed half way."""
+    try:
+        return case.storage.get(f"offsets/{batch}")[: len(BARRIER)] == BARRIER.encode()
+    except SluicegateError:
+        return False
 
 
 def _sink_has(case: Case, batch: int) -> bool:

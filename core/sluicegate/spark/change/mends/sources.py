@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -95,9 +96,11 @@ def _source_files(
     if planned is None:
         return unnamed
     directories: set[str] = set()
+    read: Counter[tuple[str, int]] = Counter()
     for name in other_files(log, number, besides):
         try:
             for file in read_source_files(log.storage, log.key(name)):
+                read[name, file.batch] += 1
                 directory = file.path.rpartition("/")[0]
                 if directory not in directories:
                     directories.add(directory)
@@ -105,7 +108,8 @@ def _source_files(
                 unnamed.pop(file.path, None)
         except SluicegateError:
             continue
-    return unnamed
+    # More than any other batch took: some are still to be read, and which ones is not known.
+    return unnamed if len(unnamed) <= max(read.values(), default=0) else {}
 
 
 def _source_lines(files: dict[str, int], number: int) -> list[bytes] | None:
