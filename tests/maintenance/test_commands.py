@@ -116,6 +116,8 @@ def test_metrics_that_cannot_be_written(sg: Sg, stream: Path, tmp_path: Path) ->
     clicks, written = document["targets"]
     assert next(step["name"] for step in clicks["steps"]) == "verify"
     assert [each["code"] for each in written["findings"]] == ["SG-MAINTAIN-METRICS"]
+    told = sg("maintain", "clicks", "--metrics-file", "nowhere/m.prom").stdout
+    assert f"there is no directory {tmp_path}/nowhere" in told
 
 
 def test_what_a_newer_release_remembers_stops_no_other_target(

@@ -162,10 +162,13 @@ def test_a_saved_plan_that_was_not_carried_out(
 
 
 def test_what_keeps_spark_from_a_torn_checkpoint_is_not_repaired_away(tmp_path: Path) -> None:
-    made = Checkpoint(tmp_path, {0: [topic("t", 1)], 1: None}, [0])
-    (tmp_path / "offsets/1").write_text("sluicegate: op-1 (rollback) was interrupted\n")
-    assert made.change(REPAIR).choices
-    assert made.names("offsets") == ["0", "1"]
+    # Also where its content would be known: the batch after it was read.
+    made = Checkpoint(tmp_path, {0: [topic("t", 1)], 1: None, 2: [topic("t", 3)]}, [0, 1, 2])
+    barrier = "sluicegate: op-1 (rollback) was interrupted\n"
+    (tmp_path / "offsets/1").write_text(barrier)
+    plan = made.change(REPAIR)
+    assert ["remove this copy" in choice.what for choice in plan.choices] == [True]
+    assert (tmp_path / "offsets/1").read_text() == barrier
 
 
 def test_a_saved_plan_remembers_the_sink_it_was_given(sg: Sg, tmp_path: Path) -> None:

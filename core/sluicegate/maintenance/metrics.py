@@ -87,7 +87,9 @@ def write(report: Report, path: Path) -> Report:
         with _open_to_all():
             LocalStorage(path.absolute().parent).replace(path.name, exposition(report))
     except SluicegateError as e:
-        finding = rules.METRICS.at(str(path), e.message)
+        parent = path.absolute().parent
+        why = e.message if parent.is_dir() else f"there is no directory {parent}"
+        finding = rules.METRICS.at(str(path), why)
         failed = TargetReport("metrics", str(path), None, findings=(finding,))
         return replace(report, targets=(*report.targets, failed))
     return report

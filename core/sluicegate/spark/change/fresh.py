@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 from sluicegate import units
-from sluicegate.errors import Drifted, SluicegateError, UnsupportedFormat, UsageError
+from sluicegate.errors import SluicegateError, UnsupportedFormat, UsageError
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions, PositionsInvalid, to_spark
 from sluicegate.spark.change import operation, unfinished
@@ -114,7 +114,7 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
     _refuse_occupied(root)
     _refuse_inside(source, root)
     unfinished.refuse_unfinished(source)
-    _refuse_interrupted(source)
+    operation.refuse_interrupted({Place.CHECKPOINT: source})
     files = list(_files(source))
     changed = [key for key in files if has_paths(key)]
     mapped = [Action("replace", old, f"by {new}") for old, new in moves.items()]
@@ -194,18 +194,6 @@ def _refuse_occupied(root: Path) -> None:
     raise SluicegateError(
         f"{root} exists and is not empty; nothing was written", hint=hint, place=str(root)
     )
-
-
-def _refuse_interrupted(source: Storage) -> None:
-    stuck = operation.interrupted({Place.CHECKPOINT: source})
-    if stuck is not None:
-        uri = quote(source.uri)
-        raise Drifted(
-            f"{stuck.record.id} ({stuck.record.kind}) of {source.uri} was interrupted",
-            hint=f"finish it with: sluicegate checkpoint repair {uri}; or take it back with: "
-            f"sluicegate undo {uri}",
-            place=source.uri,
-        )
 
 
 def _refuse_inside(source: Storage, root: Path) -> None:

@@ -293,15 +293,7 @@ class CheckpointJournal:
 
     def _refuse_interrupted(self) -> None:
         unfinished.refuse_unfinished(self._storage)
-        stuck = operation.interrupted(self._roots)
-        if stuck is not None:
-            uri = quote(self._storage.uri)
-            raise Drifted(
-                f"{stuck.record.id} ({stuck.record.kind}) of {self._storage.uri} was interrupted",
-                hint=f"finish it with: sluicegate checkpoint repair {uri}; or take it back with: "
-                f"sluicegate undo {uri}",
-                place=self._storage.uri,
-            )
+        operation.refuse_interrupted(self._roots)
 
     def _lock(self) -> FileLock:
         self._storage.put_if_absent(f"{operation.HOME}/README", _README.encode())

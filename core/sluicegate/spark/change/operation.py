@@ -80,6 +80,19 @@ def interrupted(roots: Roots) -> Operation | None:
     return next((o for o in list_operations(roots) if o.progress.is_interrupted), None)
 
 
+def refuse_interrupted(roots: Roots) -> None:
+    """Refuse to work on a checkpoint that is changed half way."""
+    stuck = interrupted(roots)
+    if stuck is not None:
+        place = roots[Place.CHECKPOINT].uri
+        raise Drifted(
+            f"{stuck.record.id} ({stuck.record.kind}) of {place} was interrupted",
+            hint=f"finish it with: sluicegate checkpoint repair {quote(place)}; or take it back "
+            f"with: sluicegate undo {quote(place)}",
+            place=place,
+        )
+
+
 def next_number(storage: Storage) -> int:
     """A number that no operation has, also none that died before its record was written."""
     try:
@@ -213,7 +226,7 @@ def _barrier_is_up(storage: Storage, record: ChangeRecord) -> bool:
 
 def _sign(record: ChangeRecord) -> str:
     """How a barrier begins, by which it is told from a log entry and from other barriers."""
-    return f"sluicegate: {record.id} ({record.kind})"
+    return f"{unfinished.SIGN}{record.id} ({record.kind})"
 
 
 def _put_in_place(roots: Roots, record: ChangeRecord, file: Changed) -> None:

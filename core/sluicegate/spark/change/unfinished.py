@@ -16,7 +16,9 @@ from sluicegate.spark.log import list_log
 from sluicegate.spark.offset_log import DIRECTORY
 from sluicegate.storage import Storage
 
-_SIGN = "sluicegate: this checkpoint is not complete"
+SIGN = "sluicegate: "
+"""What every barrier begins with: a file among the offsets that Spark cannot read."""
+_SIGN = f"{SIGN}this checkpoint is not complete"
 
 
 class NotComplete(Drifted):

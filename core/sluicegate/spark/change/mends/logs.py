@@ -11,6 +11,7 @@ from sluicegate.plan import Choice
 from sluicegate.positions import Positions, to_spark
 from sluicegate.spark.change.edits import Edit, Place, drop_sums, put, remove_with_sums
 from sluicegate.spark.change.mends import Case, Mend, Remedy
+from sluicegate.spark.change.unfinished import SIGN
 from sluicegate.spark.checkpoint import METADATA
 from sluicegate.spark.commit_log import read_commit
 from sluicegate.spark.file_log import SINK_DIRECTORY
@@ -18,12 +19,20 @@ from sluicegate.spark.log import list_log
 from sluicegate.spark.offset_log import OffsetEntry, OffsetKind, SourceOffset, read_offsets
 
 _NO_OFFSET = "-"
-BARRIER = "sluicegate: "
+_COPY_AGAIN = Choice(
+    "",
+    "remove this copy: the checkpoint was being changed when it was made; finish or undo that in "
+    "the original, then copy it again",
+    "sluicegate checkpoint relocate ORIGINAL NEW_DIR",
+    "nothing",
+)
 
 
 def mend_offsets(case: Case, finding: Finding) -> Remedy:
     """An offsets file that is empty, cut or missing: written anew where its content is known."""
     batch = _batch(case, finding)
+    if _is_barrier(case, batch):
+        return (_COPY_AGAIN,)
     text = rewritten(case, batch)
     if text is not None:
         key = f"offsets/{batch}"
@@ -32,8 +41,6 @@ def mend_offsets(case: Case, finding: Finding) -> Remedy:
             f"write offsets/{batch} anew", "It says again what it said; nothing is lost.", edits
         )
     newest = case.look.last_batch
-    if _is_barrier(case, batch):
-        return _choices(case, batch)
     if batch == newest and batch not in case.look.commits.batches and not _sink_has(case, batch):
         edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
         told = f"Batch {batch} was never finished; it is planned anew from where {batch - 1} ended."
@@ -243,7 +250,7 @@ def _batch(case: Case, finding: Finding) -> int:
 def _is_barrier(case: Case, batch: int) -> bool:
     """Whether a file keeps Spark from a checkpoint that is changed half way."""
     try:
-        return case.storage.get(f"offsets/{batch}")[: len(BARRIER)] == BARRIER.encode()
+        return case.storage.get(f"offsets/{batch}").startswith(SIGN.encode())
     except SluicegateError:
         return False
 
