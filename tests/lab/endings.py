@@ -22,8 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sluicegate.locks import FileLock
-from tests.lab.environments import ROOT, environment
+from tests.lab.environments import ROOT, alone, environment
 from tests.lab.recipes import V4_0, V4_1, Recipe
 
 # How many input files a made query has read, and how many there are at its restarts.
@@ -73,7 +72,6 @@ _HERE = Path(__file__).parent
 _INGREDIENTS = ("recipes.py", "plans.py", "make.py", "ending_runner.py")
 _RECIPES = {recipe.name: recipe for recipe in CASES}
 _ALL_AT_ONCE = 1000
-_PATIENCE_SECONDS = 1800.0
 _HADOOP_CRC_BYTES = 512
 
 Rows = tuple[str, ...]
@@ -341,10 +339,8 @@ def _tree_digest(root: Path) -> str:
     return hashed.hexdigest()
 
 
-def _lock(version: str, root: Path) -> AbstractContextManager[object]:
-    place = root / "build" / "lab"
-    place.mkdir(parents=True, exist_ok=True)
-    return FileLock(place / f"endings-{version}.lock").hold(timeout=_PATIENCE_SECONDS)
+def _lock(version: str, root: Path) -> AbstractContextManager[None]:
+    return alone(root / "build" / "lab" / f"endings-{version}.lock")
 
 
 def _digest() -> str:

@@ -7,15 +7,16 @@ makes what is missing below `build/lab` and prints where each version's checkpoi
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-
-from sluicegate.locks import FileLock
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("4.3.0", "4.0.5", "3.5.9")
@@ -25,7 +26,15 @@ _INGREDIENTS = ("recipes.py", "plans.py", "make.py")
 # For Python data sources and transformWithState, which do not exist before 4.0. PySpark says of
 # itself that it is not ready for pandas 3.
 _PYTHON_WORKER = ("pandas>=2.2,<3", "pyarrow>=15", "protobuf>=5")
-_PATIENCE_SECONDS = 1800.0
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Let no other process in while the block runs; `lock` is a file that need not exist."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 def requirements(version: str) -> list[str]:
@@ -44,7 +53,7 @@ def environment(version: str, root: Path = ROOT) -> Path:
     python = place / "bin" / "python"
     wanted = "\n".join(requirements(version)) + "\n"
     ready = place / "lab-ready"
-    with FileLock(_lab(root) / f"spark-{version}.lock").hold(timeout=_PATIENCE_SECONDS):
+    with alone(_lab(root) / f"spark-{version}.lock"):
         if not ready.is_file() or ready.read_text() != wanted:
             venv.create(place, with_pip=True, clear=True)
             command = [str(python), "-m", "pip", "install", "--quiet", *requirements(version)]
@@ -70,7 +79,7 @@ def cached(version: str, root: Path = ROOT) -> Path:
     """
     place = _lab(root) / f"checkpoints-{version}-{_digest()}"
     done = place / "done"
-    with FileLock(_lab(root) / f"checkpoints-{version}.lock").hold(timeout=_PATIENCE_SECONDS):
+    with alone(_lab(root) / f"checkpoints-{version}.lock"):
         if not done.is_file():
             python = environment(version, root)
             for outdated in _lab(root).glob(f"checkpoints-{version}-*"):

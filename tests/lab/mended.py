@@ -8,33 +8,29 @@ nobody interrupted, or differ by exactly what the plan said.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from sluicegate.journal import Approval
-from sluicegate.reset import ResetSpec, Scenario
-from sluicegate.spark.change import operation, unfinished
-from sluicegate.spark.change.edits import Place
-from sluicegate.spark.change.fresh import parse_offset, relocate, seed
-from sluicegate.spark.change.journal import CheckpointJournal
-from sluicegate.spark.change.reset import wanted_offsets
-from sluicegate.spark.change.rollback import candidates
-from sluicegate.spark.checkpoint import look_at
-from sluicegate.spark.offset_log import read_offsets
-from sluicegate.spark.verify.data import ChainReader
-from sluicegate.storage import Storage, open_storage
-from sluicegate.who import myself
 from tests.lab.endings import CASES, Ending, Kept, Outcome
 from tests.spark.damage import DAMAGES, Damage, Made
 
-ME = Approval(myself(), "lab")
 RIGHT = "as an uninterrupted run"
 REREAD = "the re-read rows twice"
 REFUSES = "Spark refuses to start"
 CUT_AT_END = "relocate, cut at its end"
 
+_NOT_COMPLETE = "sluicegate: this checkpoint is not complete; remove it and make it again: …\n"
+_INTERRUPTED = "sluicegate: op-1 (rollback) was interrupted; see sluicegate history\n"
+_ROLLBACK = re.compile(r"checkpoint rollback .*--to (?P<batch>\d+)")
+_FOUND_PROBLEMS = 3
 # Damage that leaves nothing to mend or go back to; only a backup or the operator helps.
 _HOPELESS = (
     "SG-OFFSETS-MISSING",
@@ -75,21 +71,28 @@ class Mended:
         return outcome.right
 
 
-def opened(made: Made) -> tuple[Storage, CheckpointJournal]:
-    """The checkpoint of a place, and its journal with the file sink if there is one."""
-    storage = open_storage(str(made.checkpoint))
-    has_log = made.sink is not None and (made.sink / "_spark_metadata").is_dir()
-    sink = open_storage(str(made.sink)) if has_log else None
-    return storage, CheckpointJournal(storage, sink=sink, writer_gone=True)
+def sg(*words: str | Path) -> dict[str, Any]:
+    """Run `sluicegate` as an operator would, and return its document."""
+    command = [sys.executable, "-m", "sluicegate_cli", *map(str, words), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, _FOUND_PROBLEMS):
+        raise RuntimeError(f"{shlex.join(command)}: exit {done.returncode}\n{done.stderr}")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def change(made: Made, *words: str | Path, sink: bool = True) -> dict[str, Any]:
+    """Run a command that changes the checkpoint of a place, with the file sink if there is one."""
+    has_log = sink and made.sink is not None and (made.sink / "_spark_metadata").is_dir()
+    more = ["--sink", str(made.sink)] if has_log else []
+    return sg(*words[:2], made.checkpoint, *words[2:], *more, "--yes", "--writer-gone")
 
 
 def roll_back(made: Made, batches: int = 3) -> None:
     """Back by some batches; a sink that recognises batches forgets them, as the plan says."""
-    storage, journal = opened(made)
-    last = look_at(storage).last_batch
-    assert last is not None
-    journal.apply(journal.plan({"operation": "rollback", "to": last - batches}), ME)
-    _let_forget(made, last - batches)
+    to = made.log("offsets")[-1] - batches
+    change(made, "checkpoint", "rollback", "--to", str(to))
+    _let_forget(made, to)
 
 
 def _let_forget(made: Made, newest: int) -> None:
@@ -100,11 +103,9 @@ def _let_forget(made: Made, newest: int) -> None:
 
 def roll_back_and_undo(made: Made) -> None:
     """Back, and forward again."""
-    storage, journal = opened(made)
-    last = look_at(storage).last_batch
-    assert last is not None
-    journal.apply(journal.plan({"operation": "rollback", "to": last - 3}), ME)
-    journal.apply(journal.plan_undo(None), ME)
+    to = made.log("offsets")[-1] - 3
+    change(made, "checkpoint", "rollback", "--to", str(to))
+    sg("undo", made.checkpoint, "--yes", "--writer-gone")
 
 
 def roll_back_twice(made: Made) -> None:
@@ -115,32 +116,24 @@ def roll_back_twice(made: Made) -> None:
 
 def reset(made: Made) -> None:
     """Three entries of the source's log back."""
-    storage, journal = opened(made)
-    spec = ResetSpec(Scenario.SHIFT, number=-3)
-    work = {"operation": "reset", "to": wanted_offsets(storage, spec), "note": str(spec)}
-    before = look_at(storage)
-    journal.apply(journal.plan(work), ME)
-    after = look_at(storage).last_batch
-    if before.operators and after is not None:
-        _let_forget(made, after)
+    change(made, "offsets", "reset", "--shift-by", "-3")
+    if (made.checkpoint / "state").is_dir():
+        _let_forget(made, made.log("offsets")[-1])
 
 
 def reset_in_time(made: Made) -> None:
     """To where it was three batches ago, by the offset log's own time."""
-    storage, journal = opened(made)
-    last = look_at(storage).last_batch
-    assert last is not None
-    moment = read_offsets(storage, last - 3).timestamp_ms
-    spec = ResetSpec(Scenario.MOMENT, moment_ms=moment)
-    work = {"operation": "reset", "to": wanted_offsets(storage, spec), "note": str(spec)}
-    journal.apply(journal.plan(work), ME)
+    text = made.offsets(made.log("offsets")[-1] - 3).read_text()
+    moment = int(json.loads(text.split("\n")[1])["batchTimestampMs"])
+    when = datetime.fromtimestamp(moment / 1000, tz=UTC).isoformat(timespec="milliseconds")
+    change(made, "offsets", "reset", "--to-datetime", when)
 
 
 def move(made: Made) -> Ending:
     """The checkpoint to another place, with blanks and letters beyond ASCII in its path."""
     target = made.root.parent / "neuer Ort, ü" / "check point"
     kept = Kept.of(made.checkpoint)
-    relocate(open_storage(str(made.checkpoint), read_only=True), str(target), {})
+    sg("checkpoint", "relocate", made.checkpoint, target, "--yes")
     return Ending("", made.root, target, untouched=kept)
 
 
@@ -148,10 +141,8 @@ def move_a_part(made: Made) -> Ending:
     """As if it was killed right before its end."""
     ending = move(made)
     assert ending.checkpoint
-    copy = open_storage(str(ending.checkpoint))
-    last = look_at(copy).last_batch
-    assert last is not None
-    unfinished.raise_barrier(copy, unfinished.barrier_key(last), "the command")
+    barrier = ending.checkpoint / "offsets" / str(made.log("offsets")[-1] + 1)
+    barrier.write_text(_NOT_COMPLETE)
     return ending
 
 
@@ -159,9 +150,9 @@ def move_nearly_nothing(made: Made) -> Ending:
     """As if it was killed right after its beginning: there is the barrier and nothing else."""
     ending = move_a_part(made)
     assert ending.checkpoint
-    last = look_at(open_storage(str(ending.checkpoint))).last_batch
+    barrier = ending.checkpoint / "offsets" / str(made.log("offsets")[-1] + 1)
     for path in list(ending.checkpoint.rglob("*")):
-        if path.is_file() and path != ending.checkpoint / "offsets" / str(last):
+        if path.is_file() and path != barrier:
             path.unlink()
     for name in ("commits", "sources", "state"):
         shutil.rmtree(ending.checkpoint / name, ignore_errors=True)
@@ -174,34 +165,29 @@ def move_with_input(made: Made) -> Ending:
     kept = Kept.of(made.root)
     for name in ("in", "out"):
         shutil.copytree(made.root / name, place / name)
-    moves = {str(made.root / "in"): str(place / "in")}
-    source = open_storage(str(made.checkpoint), read_only=True)
-    relocate(source, str(place / "checkpoint"), moves)
+    moves = f"{made.root / 'in'}={place / 'in'}"
+    target = place / "checkpoint"
+    sg("checkpoint", "relocate", made.checkpoint, target, "--map", moves, "--yes")
     return Ending("", place, untouched=kept)
 
 
 def roll_back_into(made: Made) -> Ending:
     """A copy, three batches back."""
-    last = look_at(open_storage(str(made.checkpoint))).last_batch
-    assert last is not None
-    ending = _change_copy(made, {"operation": "rollback", "to": last - 3})
-    _let_forget(made, last - 3)
+    to = made.log("offsets")[-1] - 3
+    ending = _change_copy(made, "checkpoint", "rollback", "--to", str(to))
+    _let_forget(made, to)
     return ending
 
 
 def reset_into(made: Made) -> Ending:
     """A copy, three entries of the source's log back."""
-    spec = ResetSpec(Scenario.SHIFT, number=-3)
-    storage = open_storage(str(made.checkpoint), read_only=True)
-    return _change_copy(made, {"operation": "reset", "to": wanted_offsets(storage, spec)})
+    return _change_copy(made, "offsets", "reset", "--shift-by", "-3")
 
 
-def _change_copy(made: Made, work: dict[str, object]) -> Ending:
+def _change_copy(made: Made, *words: str) -> Ending:
     target = made.root.parent / "a copy"
     kept = Kept.of(made.checkpoint)
-    storage = open_storage(str(made.checkpoint), read_only=True)
-    journal = CheckpointJournal(storage, writer_gone=True)
-    journal.apply_into(journal.plan_into(work, str(target)), ME)
+    change(made, *words, "--into", target, sink=False)
     return Ending("", made.root, target, untouched=kept)
 
 
@@ -209,13 +195,9 @@ def seed_anew(made: Made) -> Ending:
     """A fresh checkpoint where the query stopped, and a new output."""
     place = made.root.parent / "seeded"
     kept = Kept.of(made.root)
-    storage = open_storage(str(made.checkpoint), read_only=True)
-    last = look_at(storage).last_batch
-    assert last is not None
-    text = read_offsets(storage, last).offsets[0].text
-    assert text
+    offset = made.offsets(made.log("offsets")[-1]).read_text().split("\n")[2]
     assert made.sink
-    seed(str(place / "checkpoint"), parse_offset(text), "6333c2b4-3922-44db-8ea9-726a16064721")
+    sg("checkpoint", "seed", place / "checkpoint", "--source-offset", offset, "--yes")
     written = [json.loads(path.read_text()) for path in sorted(made.sink.glob("batch=*.json"))]
     rows = tuple(row for rows in written for row in rows)
     return Ending("", place, before=rows, untouched=kept)
@@ -223,14 +205,9 @@ def seed_anew(made: Made) -> Ending:
 
 def interrupt(made: Made) -> None:
     """A rollback that was killed right before its end."""
-    storage, journal = opened(made)
-    before = look_at(storage).last_batch
-    assert before is not None
+    before = made.log("offsets")[-1]
     roll_back(made)
-    barrier = made.checkpoint / "offsets" / str(before + 1)
-    barrier.write_text("sluicegate: op-1 (rollback) was interrupted; see sluicegate history\n")
-    roots = {Place.CHECKPOINT: storage}
-    assert operation.interrupted(roots), journal
+    (made.checkpoint / "offsets" / str(before + 1)).write_text(_INTERRUPTED)
 
 
 def mend(damage: Damage) -> Callable[[Made], None]:
@@ -241,19 +218,14 @@ def mend(damage: Damage) -> Callable[[Made], None]:
             damage.change(made)
         except (FileNotFoundError, ValueError, IndexError) as e:
             raise Untried("this checkpoint does not have what is damaged") from e
-        storage, journal = opened(made)
-        plan = journal.plan({"operation": "repair", "read_data": damage.read_data})
-        if plan.actions:
-            journal.apply(plan, ME)
-        commands = [choice.command for choice in plan.choices]
-        advised = [c for c in commands if "rollback" in c and "BATCH" not in c]
-        if advised:
-            look = look_at(storage)
-            able = next(candidates(look, ChainReader(storage)), None)
-            if able is None:
-                raise Untried("there is no batch to go back to")
-            journal.apply(journal.plan({"operation": "rollback", "to": able}), ME)
-        elif plan.choices or not plan.actions:
+        reading = ["--read-data"] if damage.read_data else []
+        plan = change(made, "checkpoint", "repair", *reading)
+        commands = [choice["command"] for choice in plan["choices"]]
+        advised = [_ROLLBACK.search(command) for command in commands]
+        batches = [int(found["batch"]) for found in advised if found]
+        if batches:
+            change(made, "checkpoint", "rollback", "--to", str(batches[0]))
+        elif plan["choices"] or not plan["actions"]:
             raise Untried("there is nothing that could be done")
 
     return do

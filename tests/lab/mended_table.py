@@ -27,7 +27,8 @@ or seeded anew, and then started again twice, each time in a new JVM and with mo
 repair leaves in the state may be loaded by the second start only. The output is compared with that
 of a run that nobody interrupted. A cell tells on how many queries it was tried and came out as it
 must; `-` means that this version has no such query, or that nothing can be done about the damage
-but to restore a backup. `make lab` makes this page.
+but to restore a backup. `make lab PART=repairs`
+makes this page.
 
 """
 

@@ -10,9 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sluicegate.findings import Severity
-from sluicegate.spark.verify import verify
-from sluicegate.storage import open_storage
+from tests.formats.drive import Driver, driver
 from tests.lab.environments import ROOT, VERSIONS, cached
 from tests.lab.recipes import RECIPES
 from tests.spark.damage import DAMAGES, Damage, Inapplicable, Made
@@ -22,7 +20,8 @@ HEAD = """# Damage lab
 
 Real checkpoints, made by real Spark of each version, are damaged in every way that is known to
 happen, and verified. A cell tells on how many checkpoints the damage was tried and found with its
-code; `-` means that this version cannot make such a checkpoint. `make lab` makes this page.
+code; `-` means that this version cannot make such a checkpoint. `make lab
+PART=verdicts` makes this page.
 
 """
 
@@ -35,26 +34,27 @@ def main() -> int:
         "|---" * (len(labs) + 2) + "|",
     ]
     wrong: list[str] = []
-    healthy = [_healthy(lab, wrong) for lab in labs.values()]
-    lines.append("| none: healthy | no error | " + " | ".join(healthy) + " |")
-    for damage in DAMAGES:
-        cells = [_cell(damage, lab, wrong) for lab in labs.values()]
-        expected = ", ".join(damage.codes or damage.also) or "no error"
-        lines.append(f"| {damage.name} | {expected} | " + " | ".join(cells) + " |")
+    with driver() as sg:
+        healthy = [_healthy(sg, lab, wrong) for lab in labs.values()]
+        lines.append("| none: healthy | no error | " + " | ".join(healthy) + " |")
+        for damage in DAMAGES:
+            cells = [_cell(sg, damage, lab, wrong) for lab in labs.values()]
+            expected = ", ".join(damage.codes or damage.also) or "no error"
+            lines.append(f"| {damage.name} | {expected} | " + " | ".join(cells) + " |")
     PAGE.write_text(HEAD + "\n".join(lines) + "\n")
     print("\n".join([*lines, *wrong]))
     return 1 if wrong else 0
 
 
-def _healthy(lab: Path, wrong: list[str]) -> str:
+def _healthy(sg: Driver, lab: Path, wrong: list[str]) -> str:
     made = [Made(lab / recipe.name) for recipe in RECIPES if (lab / recipe.name).is_dir()]
-    told = {each.root: _told(each, read_data=True)[0] for each in made}
-    alarmed = [f"{root}: {sorted(codes)}" for root, codes in told.items() if codes]
+    seen = {each.root: _codes(sg, each, read_data=True)[0] for each in made}
+    alarmed = [f"{root}: {sorted(codes)}" for root, codes in seen.items() if codes]
     wrong += alarmed
     return f"{len(made) - len(alarmed)} of {len(made)}"
 
 
-def _cell(damage: Damage, lab: Path, wrong: list[str]) -> str:
+def _cell(sg: Driver, damage: Damage, lab: Path, wrong: list[str]) -> str:
     tried = [recipe for recipe in damage.recipes if (lab / recipe).is_dir()]
     found = skipped = 0
     for recipe in tried:
@@ -65,7 +65,7 @@ def _cell(damage: Damage, lab: Path, wrong: list[str]) -> str:
             except Inapplicable:
                 skipped += 1
                 continue
-            errors, all_codes = _told(made, read_data=damage.read_data)
+            errors, all_codes = _codes(sg, made, read_data=damage.read_data)
         wanted = set(damage.codes)
         right = errors == wanted if damage.exact else wanted <= errors
         right = right and set(damage.also) <= all_codes
@@ -76,13 +76,17 @@ def _cell(damage: Damage, lab: Path, wrong: list[str]) -> str:
     return f"{found} of {count}" if count else "-"
 
 
-def _told(made: Made, *, read_data: bool) -> tuple[set[str], set[str]]:
+def _codes(sg: Driver, made: Made, *, read_data: bool) -> tuple[set[str], set[str]]:
     """The codes of the errors, and of everything."""
-    sink = open_storage(str(made.sink), read_only=True) if made.sink else None
-    storage = open_storage(str(made.checkpoint), read_only=True)
-    found = verify(storage, sink, read_data=read_data)
-    errors = {finding.code for finding in found if finding.severity is Severity.ERROR}
-    return errors, {finding.code for finding in found}
+    sink = ["--sink", str(made.sink)] if made.sink else []
+    reading = ["--read-data"] if read_data else []
+    words = ["checkpoint", "verify", str(made.checkpoint), *sink, *reading, "--json"]
+    done = sg(*words, cwd=made.root)
+    if not done.stdout:
+        raise RuntimeError(f"verify of {made.root} failed: {done.stderr}")
+    found = done.document["findings"]
+    errors = {finding["code"] for finding in found if finding["severity"] == "error"}
+    return errors, {finding["code"] for finding in found}
 
 
 if __name__ == "__main__":
