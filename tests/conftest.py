@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,22 @@ from hypothesis import settings
 
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
+
+# What a shell, nohup or a CI runner ignores is inherited by every process that a test starts, and
+# then a test that interrupts one waits in vain.
+_INHERITED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
+
+
+def reset_signals() -> None:
+    """Let signals do what they do in a terminal, whatever the suite was started from."""
+    for number in _INHERITED:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            is_interrupt = number is signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INHERITED)
+
+
+reset_signals()
 
 Sg = Callable[..., "subprocess.CompletedProcess[str]"]
 
