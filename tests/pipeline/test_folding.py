@@ -16,8 +16,11 @@ from sluicegate.config import NamedStream
 from sluicegate.errors import ConfigInvalid
 from sluicegate.gate.description import describe
 from sluicegate.pipeline import folding
+from sluicegate.pipeline.computing import Told, counted
+from sluicegate.pipeline.work import Slice
 from sluicegate.shards.routing import shard_of
 from sluicegate.state import manifest
+from sluicegate.state.backend import EpochIncomplete
 from tests.pipeline.truth import Table, aggregated, same
 from tests.pipeline.works import blobs_of, folded, judge, parsed, state_of, work_of
 
@@ -222,3 +225,22 @@ class TestDescriptions:
         )
         assert found.state_types == {"a": "long", "b": "double"}
         assert [each.name for each in found.values] == ["x.sum", "x.count", "y"]
+
+
+def test_an_epoch_without_what_a_task_read_is_incomplete(tmp_path: Path) -> None:
+    """All that is left adds up: only the number of records to be read shows the loss."""
+    table = Table(columns={"price": "long"}, stamp=(), key="user", aggregates={"n": "count"})
+    work = work_of(tmp_path, table, slices=(Slice(0, 0, 2), Slice(1, 0, 2)), judged=False)
+    rows = [{"user": "ann", "price": 1}, {"user": "bob", "price": 2}]
+    judged = [judge(work, parsed(work, rows, at)) for at in range(2)]
+    done = [
+        Told([one for one, _ in some], [*folded(work, _batches(some)).values()], [])
+        for some in (judged, judged[:1])
+    ]
+    assert counted(work, done[0])["applied"] == 4
+    with pytest.raises(EpochIncomplete, match="4 records were to be read, 2 were"):
+        counted(work, done[1])
+
+
+def _batches(judged: list[Any]) -> list[Any]:
+    return [batch for _, batches in judged for batch in batches]

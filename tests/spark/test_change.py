@@ -373,6 +373,57 @@ def test_cut_at_every_call(lab: Path, name: str, tmp_path: Path) -> None:
     assert half_way > 10, "most cuts are in the middle"
 
 
+def test_an_undo_cut_at_every_call(lab: Path, tmp_path: Path) -> None:
+    """Of an interrupted edit: until the last file is back, Spark refuses, and undo is resumed."""
+    template = copied(lab, "stateless-named", tmp_path / "template").checkpoint
+    # Fewer files, so that there are fewer calls to cut at.
+    for hidden in template.rglob(".*.crc"):
+        hidden.unlink()
+    before = tree(template)
+    half = _interrupted(template, tmp_path)
+
+    def prepare(storage: LocalStorage) -> None:
+        root = storage.local_path()
+        assert root
+        shutil.copytree(half, root, dirs_exist_ok=True)
+
+    def act(storage: LocalStorage) -> None:
+        journal = CheckpointJournal(storage, writer_gone=True)
+        journal.apply(journal.plan_undo(None), ME)
+
+    half_back = 0
+    for cut in cut_points(tmp_path / "undo", prepare, act, (Aftermath.KILL, Aftermath.POWER_LOSS)):
+        stuck = operation.interrupted({Place.CHECKPOINT: LocalStorage(cut.root)})
+        if stuck is None:
+            assert tree(cut.root) == before, f"Spark could start: {cut}"
+        elif stuck.progress is operation.Progress.HALF_BACK:
+            half_back += 1
+            act(LocalStorage(cut.root))
+            assert tree(cut.root) == before, cut
+    assert half_back > 5, "some cuts are in the middle"
+
+
+def _interrupted(template: Path, tmp_path: Path) -> Path:
+    """A copy in which a rollback was killed after it had removed some files."""
+
+    def prepare(storage: LocalStorage) -> None:
+        root = storage.local_path()
+        assert root
+        shutil.copytree(template, root, dirs_exist_ok=True)
+
+    def act(storage: LocalStorage) -> None:
+        journal = CheckpointJournal(storage, writer_gone=True)
+        last = look_at(storage).last_batch
+        assert last is not None
+        journal.apply(journal.plan({"operation": "rollback", "to": last - 1}), ME)
+
+    for cut in cut_points(tmp_path / "first", prepare, act, (Aftermath.KILL,)):
+        if len(tree(template).keys() - tree(cut.root).keys()) == 2:
+            shutil.copytree(cut.root, tmp_path / "half")
+            return tmp_path / "half"
+    raise AssertionError("the rollback removes fewer than two files")
+
+
 def _outcome(
     root: Path, prepare: Callable[[LocalStorage], None], act: Callable[[LocalStorage], None]
 ) -> Tree:

@@ -1,0 +1,234 @@
+"""Small patches that each make the product wrong; the suite must notice every one of them.
+
+A patch is exact text, so that moved or rewritten code must carry its defect along:
+`test_mutants.py` fails when one no longer applies. `tests` are those that must catch it, as pytest
+takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("core", "cli")
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A patch to the one file whose path ends with `file`, and the tests that must fail for it."""
+
+    name: str
+    why: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def places(self, root: Path = ROOT) -> list[Path]:
+        """The files it could apply to, once for every time its old text is there."""
+        return [
+            path
+            for path in _sources(root)
+            if path.as_posix().endswith(f"/{self.file}")
+            for _ in range(path.read_text().count(self.old))
+        ]
+
+    def patched(self, root: Path = ROOT) -> tuple[Path, str]:
+        """The file it applies to, and what that file is to hold."""
+        (path,) = self.places(root)
+        return path, path.read_text().replace(self.old, self.new)
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((root / package).rglob("*.py"))
+
+
+DEFECTS = (
+    Defect(
+        "content-not-fsynced",
+        "after a power loss a snapshot has a name and no content",
+        "storage/local.py",
+        """                    self._calls.write(fd, piece)
+                self._calls.sync(fd)
+""",
+        """                    self._calls.write(fd, piece)
+""",
+        ("tests/chain/test_crash.py::test_a_genesis_is_before_or_after_at_every_cut",),
+    ),
+    Defect(
+        "directory-not-fsynced",
+        "after a power loss an acknowledged snapshot is gone",
+        "storage/local.py",
+        """            created = not _exists(directory, name) and self._link(directory, name, data)
+            self._calls.sync(directory)
+""",
+        """            created = not _exists(directory, name) and self._link(directory, name, data)
+""",
+        ("tests/chain/test_crash.py::test_a_genesis_is_before_or_after_at_every_cut",),
+    ),
+    Defect(
+        "nonce-not-compared",
+        "a writer whose number was taken by another one believes that its own snapshot is there",
+        "chain/chain.py",
+        "        if not created and self.read(link.number).nonce != link.nonce:\n",
+        "        if not created and self.read(link.number).number != link.number:\n",
+        ("tests/chain/test_gate.py::TestGenesis", "tests/chain/test_gate.py::TestClaim"),
+    ),
+    Defect(
+        "generation-not-compared",
+        "a job commits on top of a rollback that it has not seen",
+        "gate/drafts.py",
+        "        if link.generation != self.epoch.generation:\n",
+        "        if link.generation < self.epoch.generation:\n",
+        ("tests/chain/test_gate.py::TestSeal::test_stale_generation",),
+    ),
+    Defect(
+        "checksum-not-checked",
+        "a flipped bit in a frame is read as if it were true",
+        "core/sluicegate/codec.py",
+        "    if _digest(data[:32], body) != header.digest:\n",
+        "    if len(_digest(data[:32], body)) != len(header.digest):\n",
+        ("tests/core/test_codec.py",),
+    ),
+    Defect(
+        "barrier-after-the-edits",
+        "a kill in the middle leaves a checkpoint that Spark starts from",
+        "spark/change/operation.py",
+        """    _raise_barrier(storage, record)
+    storage.put_if_absent(_key(record, "begun"), b"")
+    last = None
+    for file in record.files:
+        if _is_barrier(record, file):
+            last = file
+        else:
+            _put_in_place(roots, record, file)
+""",
+        """    last = None
+    for file in record.files:
+        if _is_barrier(record, file):
+            last = file
+        else:
+            _put_in_place(roots, record, file)
+    _raise_barrier(storage, record)
+    storage.put_if_absent(_key(record, "begun"), b"")
+""",
+        ("tests/spark/test_change.py::test_cut_at_every_call[reset]",),
+    ),
+    Defect(
+        "barrier-down-too-early",
+        "a kill while an edit is undone leaves a checkpoint that Spark starts from",
+        "spark/change/operation.py",
+        """    storage.put_if_absent(_key(record, "undone"), b"")
+    for file in reversed(record.files):
+""",
+        """    storage.put_if_absent(_key(record, "undone"), b"")
+    storage.delete(record.barrier)
+    for file in reversed(record.files):
+""",
+        ("tests/spark/test_change.py::test_an_undo_cut_at_every_call",),
+    ),
+    Defect(
+        "undo-forgets-checksums",
+        "undo leaves files without the checksums that Hadoop had of them",
+        "spark/change/operation.py",
+        "        old = Linked(_kept(record, file)) if file.had_old else None\n",
+        """        had = file.had_old and not file.key.endswith(".crc")
+        old = Linked(_kept(record, file)) if had else None
+""",
+        ("tests/formats/test_checkpoints.py::TestWhole",),
+    ),
+    Defect(
+        "interval-one-too-long",
+        "the event after the newest one seen is dropped as a duplicate",
+        "dedup/intervals.py",
+        "        found: Column = (at >= 0) & (points < self._end[at])\n",
+        "        found: Column = (at >= 0) & (points <= self._end[at])\n",
+        ("tests/dedup/test_ledger.py",),
+    ),
+    Defect(
+        "completeness-of-shards-left-out",
+        "an epoch commits without the state of a shard whose task was lost",
+        "state/backends.py",
+        "    if silent := sorted(set(shards) - said.keys()):\n",
+        "    if silent := sorted(set() - said.keys()):\n",
+        ("tests/chain/test_state.py::TestMemory",),
+    ),
+    Defect(
+        "completeness-of-records-left-out",
+        "an epoch commits positions of records that no task has read",
+        "pipeline/computing.py",
+        """    if counts["read"] != asked:\n""",
+        """    if counts["read"] > asked:\n""",
+        ("tests/pipeline/test_folding.py",),
+    ),
+    Defect(
+        "withdrawn-epoch-published",
+        "readers see the output of an epoch that a rollback has taken away",
+        "gate/sink.py",
+        "            if self._stream.chain.head().includes(link.number):\n",
+        "            if self._stream.chain.head().number >= link.number:\n",
+        ("tests/pipeline/test_sink.py::TestRollback",),
+    ),
+    Defect(
+        "living-writer-not-refused",
+        "a checkpoint is edited under a running job",
+        "spark/writer/__init__.py",
+        "    if verdict is Verdict.QUIET or (accept_possible and",
+        "    if verdict is not None or (accept_possible and",
+        (
+            "tests/spark/test_change_commands.py::test_young_files_are_refused_unless_the_operator_knows",
+        ),
+    ),
+    Defect(
+        "drift-not-checked",
+        "an approved plan is applied to something else than what was approved",
+        "core/sluicegate/journal.py",
+        """    if moved:
+        more = f", and""",
+        """    if moved and len(moved) > len(found):
+        more = f", and""",
+        ("tests/offsets/test_plans.py::TestDrift",),
+    ),
+    Defect(
+        "store-lock-not-taken",
+        "of two consumers that commit at once one loses its commit",
+        "offsets/lockfile.py",
+        """        with lock.hold(timeout=self._patience):
+            yield
+""",
+        """        yield
+""",
+        (
+            "tests/offsets/test_processes.py::test_killed_writers_lose_nothing_and_readers_see_whole_commits",
+        ),
+    ),
+    Defect(
+        "newer-state-kept-by-rollback",
+        "Spark loads state of batches that were rolled back",
+        "spark/change/rollback.py",
+        """                if file.version > entry.batch + 1:
+                    yield from remove_with_sums""",
+        """                if file.version > entry.batch + 2:
+                    yield from remove_with_sums""",
+        ("tests/spark/test_change.py::TestRollback",),
+    ),
+    Defect(
+        "empty-commit-not-found",
+        "verify calls a checkpoint intact from which Spark does not start",
+        "spark/verify/logs.py",
+        "            yield _unreadable(look, rules.COMMIT_EMPTY, e)\n",
+        "            del e\n            return\n",
+        ("tests/spark/test_lab.py::test_damage",),
+    ),
+    Defect(
+        "secret-shown",
+        "a password of the Spark configuration is on the screen, and in the log of the CI",
+        "spark/submit/secrets.py",
+        """HIDDEN if _NAME.search(key) and value else _masked(value)}""",
+        """_masked(value)}""",
+        ("tests/submit/test_parts.py",),
+    ),
+)
