@@ -2,17 +2,22 @@
 PYTHON ?= python3
 VENV ?= .venv
 BENCH ?=
+PART ?=
+SPARK ?=
 BIN = $(VENV)/bin
 READY = $(VENV)/ready
 
-.PHONY: help demo test check lab bench docs clean
+.PHONY: help demo test check lab mutants coverage journeys bench docs clean
 
 help:
 	@echo "make demo    show what it does, on this machine"
 	@echo "make test    run all tests"
 	@echo "make check   lint, format, types, layers"
-	@echo "make lab     damage, repair and restart real queries on Spark 3.5, 4.0 and 4.3 (docs/lab.md),"
-	@echo "             and kill gated jobs in every way (docs/exactly-once.md)"
+	@echo "make lab     what takes longer, in parts: PART=verdicts, repairs, exactly-once, oracle, net;"
+	@echo "             without one it lists them; SPARK=3.5.9 for another version"
+	@echo "make mutants   seeded defects, each of which the tests must catch"
+	@echo "make coverage  run all tests and compare the lines they reach with those recorded"
+	@echo "make journeys  count the files and functions that a command goes through"
 	@echo "make bench   measure against peers (BENCH=name for one)"
 	@echo "make docs    write completions, man pages and generated pages anew"
 
@@ -36,9 +41,16 @@ check: $(READY)
 	$(BIN)/pytest --quiet tests/test_layers.py
 
 lab: $(READY)
-	$(BIN)/python -m tests.lab.table
-	$(BIN)/python -m tests.lab.mended_table
-	$(BIN)/python -m tests.lab.exactly_once_table
+	$(BIN)/python -m tests.lab $(PART) $(if $(SPARK),--spark $(SPARK))
+
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
+
+coverage: $(READY)
+	$(BIN)/python -m tests.coverage
+
+journeys: $(READY)
+	$(BIN)/python bench/journey.py --table
 
 bench: $(READY)
 	$(BIN)/python bench --page docs/bench.md $(BENCH)
