@@ -37,8 +37,6 @@ def main(arguments: list[str]) -> int:
 
 def _chosen(part: str, version: str | None) -> list[str]:
     """Return how a part is given the version of Spark."""
-    if part == "net":
-        return ["--all"]
     if version is None:
         return []
     return {"oracle": ["--spark", version], "repairs": [version]}.get(part, [])

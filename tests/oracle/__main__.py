@@ -26,7 +26,7 @@ from tests.oracle import report, sample
 from tests.oracle.bases import Base, bases
 from tests.oracle.damages import Damage, damages
 from tests.oracle.spark import Spark
-from tests.oracle.trial import Judge, Tester, Trial, command_line
+from tests.oracle.trial import Examiner, Judge, Trial, command_line
 
 KEPT = ROOT / "build" / "lab" / "oracle"
 AT_ONCE = 4
@@ -98,7 +98,7 @@ class Study:
 
             def work(number: int) -> None:
                 for damage in _until(turns, lock, until):
-                    tester = Tester(found[damage.kind], judge, lines[number])
+                    tester = Examiner(found[damage.kind], judge, lines[number])
                     self.keep(tester.attempt(damage))
 
             began, before = time.monotonic(), len(self.trials)
@@ -150,7 +150,7 @@ def main(arguments: list[str]) -> int:
             left = study.run(draw(found.values(), seed, asked.draws), found, judge, until)
     report.write(asked.page)
     if asked.record_sample:
-        sample.record(study.trials.values())
+        sample.record(study.trials.values(), found)
     return 2 if left else 0
 
 

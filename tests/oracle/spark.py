@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +60,7 @@ class Spark:
         self.version = version
         self._lock = threading.RLock()
         self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
         self._scratch: Path | None = None
         self._waiting: dict[int, tuple[str, Future[Run], threading.Timer]] = {}
         self._next = 0
@@ -72,6 +74,8 @@ class Spark:
     ) -> None:
         with self._lock:
             self._stop()
+        if self._reader:
+            self._reader.join()
 
     def run(
         self,
@@ -123,8 +127,13 @@ class Spark:
         python = environment(self.version)
         self._scratch = Path(tempfile.mkdtemp(prefix="oracle-spark-"))
         search = os.pathsep.join([str(_HERE), str(_HERE.parent / "lab")])
-        # What holds queries up in a small run: the memory that a JVM asks for, and its threads.
-        variables = {"PYTHONPATH": search, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python}
+        # On two cores the threads of other collectors take the time of the queries.
+        variables = {
+            "PYTHONPATH": search,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": python,
+            "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC",
+        }
         with (self._scratch / "log").open("w") as log:
             process = subprocess.Popen(
                 [str(python), str(_HERE / "runner.py"), str(self._scratch)],
@@ -141,7 +150,8 @@ class Spark:
             text = (self._scratch / "log").read_text(errors="replace")
             raise RuntimeError(f"Spark {self.version} did not start:\n{text[-3000:]}")
         self._process, self._answered = process, 0
-        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        self._reader.start()
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout
@@ -154,6 +164,7 @@ class Spark:
                 entry[2].cancel()
                 rows = tuple(result["rows"])
                 entry[1].set_result(Run(result["error"], result["stage"], rows))
+        process.stdout.close()
         self._died(process)
 
     def _give_up(self, number: int, process: subprocess.Popen[str]) -> None:
@@ -177,8 +188,7 @@ class Spark:
             self._process = None
             process.wait()
             unanswered, self._waiting = self._waiting, {}
-            if self._scratch:
-                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._forget(process)
         for number, (line, future, timer) in unanswered.items():
             timer.cancel()
             if len(unanswered) == 1:
@@ -193,5 +203,12 @@ class Spark:
             return
         os.killpg(process.pid, 9)
         process.wait()
+        self._forget(process)
+
+    def _forget(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin
+        # What could not be written to a dead process is asked of the next one.
+        with suppress(BrokenPipeError):
+            process.stdin.close()
         if self._scratch:
             shutil.rmtree(self._scratch, ignore_errors=True)

@@ -176,7 +176,7 @@ class Judge:
 
 
 @dataclass(slots=True)
-class Tester:
+class Examiner:
     """Tries damages of one base, in directories of its own."""
 
     base: Base
