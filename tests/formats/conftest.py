@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.formats.drive import Driver, driver
+from tests.drive import Driver, driver
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.drive import Done, Driver
 from tests.formats.archive import Tree, files_of, opened
-from tests.formats.drive import Done, Driver
 
 ARCHIVE = opened("checkpoints")
 INTERRUPTED = "SG-CHANGE-INTERRUPTED"

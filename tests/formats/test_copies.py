@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.drive import Driver
 from tests.formats.archive import Tree, files_of, opened
-from tests.formats.drive import Driver
 
 ARCHIVE = opened("copies")
 CUTS = [

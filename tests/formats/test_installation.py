@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.drive import Driver
 from tests.formats import library
 from tests.formats.archive import opened
-from tests.formats.drive import Driver
 
 ARCHIVE = opened("installation")
 STREAMS = {"clicks": 100, "views": 70, "visits": 50}

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tests.lab.environments import ROOT, alone, environment
+from tests.lab.environments import ROOT, alone, environment, unpacked
 from tests.lab.recipes import V4_0, V4_1, Recipe
 
 # How many input files a made query has read, and how many there are at its restarts.
@@ -190,6 +190,8 @@ def made(version: str, root: Path = ROOT) -> Path:
             for outdated in place.parent.glob(f"endings-{version}-*"):
                 shutil.rmtree(outdated)
             place.mkdir(parents=True)
+            if unpacked(place):
+                return place
             starts = [Job(case, place / case, FILES) for case in cases(version)]
             # Nearly everybody asks for these, and a JVM is running anyway.
             with tempfile.TemporaryDirectory() as scratch:

@@ -1,8 +1,10 @@
 """Virtual environments with other versions of Spark, and the checkpoints made in them.
 
-    python tests/lab/environments.py [VERSION …]
+    python -m tests.lab.environments [VERSION …]
 
-makes what is missing below `build/lab` and prints where each version's checkpoints are.
+makes what is missing below `build/lab` and prints where each version's checkpoints are. What the
+test suite needs of the newest version is packed in `packed`, so that nobody waits for Spark to make
+the same again; it is used as long as what it is made of has not changed.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
+from tests import tree
+
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("4.3.0", "4.0.5", "3.5.9")
 
 _HERE = Path(__file__).parent
+_PACKED = _HERE / "packed"
 _INGREDIENTS = ("recipes.py", "plans.py", "make.py")
 # For Python data sources and transformWithState, which do not exist before 4.0. PySpark says of
 # itself that it is not ready for pandas 3.
@@ -35,6 +40,30 @@ def alone(lock: Path) -> Iterator[None]:
     with lock.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+def unpacked(place: Path) -> bool:
+    """Fill a directory from the archive of its name, if there is one; return whether it did."""
+    archive = _PACKED / f"{place.name}.json.xz"
+    if not archive.is_file():
+        return False
+    for name, files in tree.unpack(archive.read_bytes()).items():
+        tree.write(files, place / name)
+    return True
+
+
+def pack(place: Path) -> None:
+    """Keep a directory that Spark has made as the archive of its name."""
+    _PACKED.mkdir(exist_ok=True)
+    for outdated in _PACKED.glob(f"{place.name.rpartition('-')[0]}-*"):
+        outdated.unlink()
+    parts = {each.name: tree.load(each) for each in sorted(place.iterdir()) if each.is_dir()}
+    loose = {
+        each.name: tree.Entry(each.read_bytes())
+        for each in sorted(place.iterdir())
+        if each.is_file() and each.suffix != ".log"
+    }
+    (_PACKED / f"{place.name}.json.xz").write_bytes(tree.pack(parts | {".": loose}))
 
 
 def requirements(version: str) -> list[str]:
@@ -81,11 +110,11 @@ def cached(version: str, root: Path = ROOT) -> Path:
     done = place / "done"
     with alone(_lab(root) / f"checkpoints-{version}.lock"):
         if not done.is_file():
-            python = environment(version, root)
             for outdated in _lab(root).glob(f"checkpoints-{version}-*"):
                 shutil.rmtree(outdated)
             place.mkdir()
-            _make(python, place)
+            if not unpacked(place):
+                _make(environment(version, root), place)
             done.touch()
     return place
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.formats.drive import Driver, driver
+from tests.drive import Driver, driver
 from tests.lab.environments import ROOT, VERSIONS, cached
 from tests.lab.recipes import RECIPES
 from tests.spark.damage import DAMAGES, Damage, Inapplicable, Made

@@ -8,8 +8,8 @@ of a run that nobody interrupted.
 from __future__ import annotations
 
 import json
-import pickle
 import tempfile
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,11 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
 
+from tests import tree
 from tests.lab.environments import ROOT
-from tests.oracle import tree
-from tests.oracle.kinds import Kind, kinds_of
+from tests.oracle.kinds import KINDS, Kind, kinds_of
 from tests.oracle.spark import Run, Spark, Stage
-from tests.oracle.tree import Entry, Tree
+from tests.tree import Entry, Tree
 
 OLD_FILES = 5
 FILES = 8
@@ -30,6 +30,7 @@ FILES = 8
 RESTARTS = [Stage(10, per_batch=2), Stage(12, closed=True, per_batch=3)]
 _WHOLE = [Stage(12, closed=True, per_batch=1000)]
 _TWIN_FIRST = 200
+_PARTS = ("now", "old", "twin", "expected")
 _HERE = Path(__file__).parent
 _INGREDIENTS = (
     *(_HERE / name for name in ("kinds.py", "runner.py")),
@@ -61,17 +62,38 @@ def bases(version: str, spark: Spark, names: set[str] | None = None) -> dict[str
 
 
 def _base(version: str, spark: Spark, kind: Kind) -> Base:
-    kept = ROOT / "build" / "lab" / "oracle" / f"{version}-{kind.name}-{_digest()}.pickle"
+    kept = ROOT / "build" / "lab" / "oracle" / f"{version}-{kind.name}-{_digest()}.json.xz"
     if kept.is_file():
-        # Written by this function, below build.
-        found: Base = pickle.loads(kept.read_bytes())
-        return found
+        return unpack(kept.read_bytes())[kind.name]
     made = _make(spark, kind)
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_suffix(".tmp")
-    unfinished.write_bytes(pickle.dumps(made))
+    unfinished.write_bytes(pack([made]))
     unfinished.replace(kept)
     return made
+
+
+def pack(found: Iterable[Base]) -> bytes:
+    """Return bases in a compact form."""
+    parts: dict[str, Tree] = {}
+    for base in found:
+        rows = {"rows": Entry(json.dumps(base.expected).encode())}
+        parts |= {
+            f"{base.kind.name}/{part}": files
+            for part, files in zip(_PARTS, (base.now, base.old, base.twin, rows), strict=True)
+        }
+    return tree.pack(parts)
+
+
+def unpack(packed: bytes) -> dict[str, Base]:
+    """Return what was packed, by name."""
+    parts = tree.unpack(packed)
+    kinds = {kind.name: kind for kind in KINDS}
+    found = {}
+    for name in dict.fromkeys(key.partition("/")[0] for key in parts):
+        now, old, twin, rows = (parts[f"{name}/{part}"] for part in _PARTS)
+        found[name] = Base(kinds[name], now, old, twin, tuple(json.loads(rows["rows"].data)))
+    return found
 
 
 def _make(spark: Spark, kind: Kind) -> Base:

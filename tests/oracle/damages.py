@@ -16,13 +16,14 @@ from itertools import combinations
 from tests.oracle import fields
 from tests.oracle.bases import Base
 from tests.oracle.files import File, files, log_of, plain, version_of
-from tests.oracle.tree import Entry, Tree, sum_name
+from tests.tree import Entry, Tree, sum_name
 
 # Variants of a damage whose place in the file is random.
 _DRAWS = 3
 _ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 _OTHER_ID = "5d6ac8b1-7a0e-4c3f-9e52-0b1c4f6a7d88"
 _STEPS = (1, 3)
+FIFO = "FIFO in its place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def _shapes(base: Base, file: File) -> Iterator[Change]:
         ("directory in its place", replace(entry, data=b"", shape="directory")),
         ("dangling link", replace(entry, data=b"nowhere", shape="link")),
         ("unreadable", replace(entry, shape="unreadable")),
-        ("FIFO in its place", replace(entry, data=b"", shape="fifo")),
+        (FIFO, replace(entry, data=b"", shape="fifo")),
     ):
         yield damage, "", _adding(base.now, file.name, made)
     kept = f"kept/{last}"

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.oracle.tree import Tree, owner_of
+from tests.tree import Tree, owner_of
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LOG = re.compile(r"(?P<log>.*)/(?P<number>\d+)(?P<compact>\.compact)?")

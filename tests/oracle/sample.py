@@ -7,27 +7,20 @@ Both are written from a study (`python -m tests.oracle --record-sample`).
 
 from __future__ import annotations
 
-import base64
-import json
-import lzma
 import random
 from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
-from tests.oracle.bases import Base
-from tests.oracle.kinds import KINDS as ALL_KINDS
+from tests.oracle.bases import Base, pack, unpack
+from tests.oracle.damages import FIFO
 from tests.oracle.report import differences
-from tests.oracle.tree import Entry, Tree
 from tests.oracle.trial import Trial
 
 FILE = Path(__file__).with_name("sample.tsv")
 BASES = Path(__file__).with_name("sample.json.xz")
 KINDS = ("file", "kafka", "agg-hdfs", "agg-changelog-f2")
-PER_KIND = 10
-# Where Spark waits for ever, a case takes until its time limit.
-_TOO_SLOW = "FIFO in its place"
+PER_KIND = 7
 
 
 def read() -> dict[str, set[str]]:
@@ -38,41 +31,13 @@ def read() -> dict[str, set[str]]:
 
 def bases() -> dict[str, Base]:
     """Return the bases of the sample by name."""
-    kinds = {kind.name: kind for kind in ALL_KINDS}
-    found = json.loads(lzma.decompress(BASES.read_bytes()))
-    return {
-        name: Base(
-            kinds[name],
-            _tree(base["now"]),
-            _tree(base["old"]),
-            _tree(base["twin"]),
-            tuple(base["expected"]),
-        )
-        for name, base in found.items()
-    }
-
-
-def _tree(fields: dict[str, Any]) -> Tree:
-    return {name: Entry(base64.b64decode(data), mtime) for name, (data, mtime) in fields.items()}
-
-
-def _fields(tree: Tree) -> dict[str, Any]:
-    return {n: (base64.b64encode(e.data).decode(), e.mtime_ns) for n, e in tree.items()}
+    return unpack(BASES.read_bytes())
 
 
 def record(trials: Iterable[Trial], found: dict[str, Base]) -> None:
     """Write a sample of the trials, half of each kind cases of disagreement, and its bases."""
-    packed = {
-        name: {
-            "now": _fields(found[name].now),
-            "old": _fields(found[name].old),
-            "twin": _fields(found[name].twin),
-            "expected": found[name].expected,
-        }
-        for name in KINDS
-    }
-    BASES.write_bytes(lzma.compress(json.dumps(packed).encode()))
-    usable = sorted((t for t in trials if t.damage != _TOO_SLOW), key=lambda t: t.name)
+    BASES.write_bytes(pack(found[name] for name in KINDS))
+    usable = sorted((t for t in trials if t.damage != FIFO), key=lambda t: t.name)
     random.Random("sample").shuffle(usable)
     chosen = []
     for kind in KINDS:

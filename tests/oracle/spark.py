@@ -22,7 +22,7 @@ from tests.oracle.kinds import Kind
 _HERE = Path(__file__).parent
 # A JVM that has run so many queries is replaced: what it remembers of them fills its memory.
 _JOBS_PER_JVM = 400
-_GRACE_SECONDS = 20.0
+_GRACE_SECONDS = 10.0
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
@@ -85,7 +85,7 @@ class Spark:
         *,
         checkpoint: Path | None = None,
         first: int = 0,
-        seconds: int = 60,
+        seconds: int,
     ) -> Run:
         """Start the query of a place once for each stage, and return how that went."""
         with self._lock:

@@ -18,17 +18,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tests.formats import drive
-from tests.formats.drive import Done, Driver
-from tests.oracle import tree as trees
+from tests import drive
+from tests import tree as trees
+from tests.drive import Done, Driver
 from tests.oracle.bases import RESTARTS, Base, scratch_root, with_id
 from tests.oracle.damages import Damage
 from tests.oracle.files import plain
 from tests.oracle.spark import Spark, obey_permissions
-from tests.oracle.tree import Entry, Tree
+from tests.tree import Entry, Tree
 
 _METADATA = "checkpoint/metadata"
 _SECONDS_OF_SG = 20
+_SECONDS_OF_SPARK = 60
+_SECONDS_AT_A_FIFO = 10
 _TRIES_WHILE_ACTIVE = 20
 _ACTIVE = "already active"
 # A time limit was reached: that of the runner, of its caller, or Spark's for a Python worker.
@@ -157,12 +159,21 @@ class Judge:
 
     def _ask(self, base: Base, place: Path, checkpoint: Path | None) -> Truth:
         before = trees.load(place)
+        hangs = any(entry.shape == "fifo" for entry in before.values())
+        seconds = _SECONDS_AT_A_FIFO if hangs else _SECONDS_OF_SPARK
         for attempt in range(_TRIES_WHILE_ACTIVE):
-            run = self._spark.run(base.kind, place, RESTARTS, checkpoint=checkpoint)
+            run = self._spark.run(
+                base.kind, place, RESTARTS, checkpoint=checkpoint, seconds=seconds
+            )
             if run.error and _ACTIVE in run.error:
                 # Another trial of the same id: only where `metadata` itself is damaged.
                 time.sleep(0.5)
-            elif run.error and not attempt and any(sign in run.error for sign in _TOO_BUSY):
+            elif (
+                run.error
+                and not attempt
+                and not hangs
+                and any(sign in run.error for sign in _TOO_BUSY)
+            ):
                 # It may be the machine that is slow: once more, from where it began.
                 trees.remove(place)
                 trees.write(before, place)

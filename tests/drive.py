@@ -2,8 +2,8 @@
 
 A `Driver` keeps one such process. Every command runs in a fork of it, with its own directory,
 environment and files for output, so that nothing of one run is left for the next; what it costs is
-the fork. Depends on `sluicegate_cli.shell.run` only: which modules a command needs is learned from
-the forks that ran before.
+the fork. Depends on the entry point of `sluicegate_cli` only: which modules a command needs is
+learned from the forks that ran before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -52,15 +52,29 @@ class Driver:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def __call__(self, *words: str | Path, cwd: Path, seconds: int = 300, **variables: str) -> Done:
-        """Run `sluicegate WORDS…` in a directory, without a terminal; kill it after its time."""
+    def __call__(
+        self,
+        *words: str | Path,
+        cwd: Path,
+        seconds: int = 300,
+        input: str = "",
+        environment: Mapping[str, str] | None = None,
+        **variables: str,
+    ) -> Done:
+        """Run `sluicegate WORDS…` in a directory, without a terminal; kill it after its time.
+
+        `environment` is all it gets, but for `variables`; without it, what this process has.
+        """
         assert self._process.stdin
         assert self._process.stdout
+        inherited = os.environ if environment is None else environment
+        kept = {k: v for k, v in inherited.items() if not k.startswith("SG_") and k != "NO_COLOR"}
         asked = {
             "words": [str(word) for word in words],
             "cwd": str(cwd),
             "seconds": seconds,
-            "variables": variables,
+            "input": input,
+            "environment": kept | variables,
         }
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
@@ -101,6 +115,7 @@ def apart_from_others() -> list[str]:
 def serve(requests: IO[str], answers: IO[str]) -> None:
     """Answer every line of `requests` until there is none."""
     import_module("sluicegate_cli.shell")
+    import_module("sluicegate_cli.__main__")
     for line in requests:
         asked = json.loads(line)
         with (
@@ -127,20 +142,20 @@ def _run(asked: dict[str, Any], out: IO[str], err: IO[str], modules: IO[str]) ->
     code = 1
     try:
         # Not closed: it may be descriptor 0 itself, if the parent has none.
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(_given(asked["input"]), 0)
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
+        # As Python has them when it starts.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.alarm(asked["seconds"])
         os.chdir(asked["cwd"])
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("SG_") and k != "NO_COLOR"}
         os.environ.clear()
-        os.environ.update(kept | asked["variables"])
+        os.environ.update(asked["environment"])
         sys.argv = ["sluicegate", *asked["words"]]
-        code = import_module("sluicegate_cli.shell").run(sys.argv)
+        code = import_module("sluicegate_cli.__main__").main()
         sys.stdout.flush()
         sys.stderr.flush()
         names = [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]
@@ -150,6 +165,16 @@ def _run(asked: dict[str, Any], out: IO[str], err: IO[str], modules: IO[str]) ->
         os.write(err.fileno(), traceback.format_exc().encode())
     finally:
         os._exit(code)
+
+
+def _given(text: str) -> int:
+    """Return a descriptor to read the text from."""
+    if not text:
+        return os.open(os.devnull, os.O_RDONLY)
+    stream = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115  # the fork ends with it
+    stream.write(text.encode())
+    stream.seek(0)
+    return os.dup(stream.fileno())
 
 
 if __name__ == "__main__":

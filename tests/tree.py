@@ -1,8 +1,15 @@
-"""A query's files as a value: read once, damaged in memory, written for Spark and `sg` to see."""
+"""A directory as a value: read once, damaged in memory, written for Spark and `sg` to see, packed.
+
+Where Spark has written the directory's own path into a log, a mark takes its place, and checksums
+fit what they fitted before.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
+import lzma
 import os
 import shutil
 import stat
@@ -99,6 +106,29 @@ def _write(path: Path, data: bytes, entry: Entry) -> None:
 def remove(place: Path) -> None:
     """Remove what `write` and the trial have left."""
     shutil.rmtree(place, ignore_errors=True)
+
+
+def pack(trees: dict[str, Tree]) -> bytes:
+    """Return trees of ordinary files and empty directories in a compact form."""
+    fields = {
+        key: {
+            name: (base64.b64encode(entry.data).decode(), entry.mtime_ns, entry.shape)
+            for name, entry in tree.items()
+        }
+        for key, tree in trees.items()
+    }
+    return lzma.compress(json.dumps(fields).encode())
+
+
+def unpack(packed: bytes) -> dict[str, Tree]:
+    """Return what was packed."""
+    return {
+        key: {
+            name: Entry(base64.b64decode(data), mtime_ns, shape)
+            for name, (data, mtime_ns, shape) in fields.items()
+        }
+        for key, fields in json.loads(lzma.decompress(packed)).items()
+    }
 
 
 def digest(tree: Tree) -> str:
