@@ -63,18 +63,18 @@ class Driver:
     ) -> Done:
         """Run `sluicegate WORDS…` in a directory, without a terminal; kill it after its time.
 
-        `environment` is all it gets, but for `variables`; without it, what this process has.
+        `environment` is all it gets. Without it, it gets what this process has, but no settings of
+        Sluicegate, and `variables`.
         """
         assert self._process.stdin
         assert self._process.stdout
-        inherited = os.environ if environment is None else environment
-        kept = {k: v for k, v in inherited.items() if not k.startswith("SG_") and k != "NO_COLOR"}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("SG_") and k != "NO_COLOR"}
         asked = {
             "words": [str(word) for word in words],
             "cwd": str(cwd),
             "seconds": seconds,
             "input": input,
-            "environment": kept | variables,
+            "environment": kept | variables if environment is None else dict(environment),
         }
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()

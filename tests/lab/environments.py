@@ -28,9 +28,10 @@ VERSIONS = ("4.3.0", "4.0.5", "3.5.9")
 _HERE = Path(__file__).parent
 _PACKED = _HERE / "packed"
 _INGREDIENTS = ("recipes.py", "plans.py", "make.py")
-# For Python data sources and transformWithState, which do not exist before 4.0. PySpark says of
-# itself that it is not ready for pandas 3.
+# For Python data sources, transformWithState and state in pandas. PySpark says of itself that it is
+# not ready for pandas 3, and 3.5 that it needs NumPy 1.
 _PYTHON_WORKER = ("pandas>=2.2,<3", "pyarrow>=15", "protobuf>=5")
+_PYTHON_WORKER_OF_3 = ("pandas>=2.0,<2.3", "numpy<2", "pyarrow>=15,<18")
 
 
 @contextmanager
@@ -68,10 +69,8 @@ def pack(place: Path) -> None:
 
 def requirements(version: str) -> list[str]:
     """Return what pip must install for a version of Spark."""
-    needs = [f"pyspark=={version}"]
-    if not version.startswith("3."):
-        needs += _PYTHON_WORKER
-    return needs
+    workers = _PYTHON_WORKER_OF_3 if version.startswith("3.") else _PYTHON_WORKER
+    return [f"pyspark=={version}", *workers]
 
 
 def environment(version: str, root: Path = ROOT) -> Path:

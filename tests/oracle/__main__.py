@@ -145,6 +145,8 @@ def main(arguments: list[str]) -> int:
         found = bases(asked.spark, spark, names)
         judge = Judge(spark, KEPT / f"truths-{asked.spark}.jsonl")
         cells = select(found.values())
+        if names is None:
+            (KEPT / f"cells-{asked.spark}").write_text(str(len(cells)))
         left = study.run(cells, found, judge, until)
         print(f"{len(cells) - left} of {len(cells)} cells visited", flush=True)
         if not left:

@@ -13,8 +13,7 @@ class Kind:
     """One query: what it reads, computes, keeps as state and writes.
 
     `source` is `file`, `rate`, `python` or `kafka` (a Python source whose offsets look like
-    Kafka's), or two joined by `+`. `since` is the first version of Spark that can run it. `python`
-    tells that it needs a Python worker with pandas.
+    Kafka's), or two joined by `+`. `since` is the first version of Spark that can run it.
     """
 
     name: str

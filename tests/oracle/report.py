@@ -116,10 +116,13 @@ def write(page: Path) -> None:
 def _summary(studies: dict[str, list[Trial]]) -> Iterator[str]:
     yield "| | " + " | ".join(f"Spark {version}" for version in studies) + " |\n"
     yield "|---" * (len(studies) + 1) + "|\n"
-    rows = {
+    rows: dict[str, list[int] | list[str]] = {
         "cases": [len(trials) for trials in studies.values()],
-        "cells (kind × file × damage)": [
-            len({(t.kind, t.role, t.damage) for t in trials}) for trials in studies.values()
+        "cells (kind × file × damage) visited": [
+            _visited(version, trials) for version, trials in studies.items()
+        ],
+        "pairs of file and damage visited": [
+            len({(t.role, t.damage) for t in trials}) for trials in studies.values()
         ],
         "Spark does not start": [
             sum(t.truth.error is not None for t in trials) for trials in studies.values()
@@ -143,6 +146,12 @@ def _summary(studies: dict[str, list[Trial]]) -> Iterator[str]:
     ]
     for name, counts in rows.items():
         yield f"| {name} | " + " | ".join(str(count) for count in counts) + " |\n"
+
+
+def _visited(version: str, trials: list[Trial]) -> str:
+    visited = len({(trial.kind, trial.role, trial.damage) for trial in trials})
+    total = KEPT / f"cells-{version}"
+    return f"{visited} of {total.read_text()}" if total.is_file() else str(visited)
 
 
 def _by_kind(trials: list[Trial]) -> Iterator[str]:
