@@ -132,8 +132,8 @@ def measure(wanted: Measured) -> Journey:
     A command that changes a checkpoint looks at all of them, and its journey would grow with them.
     """
     sys.path.insert(0, str(ROOT))
+    from tests.drive import apart_from_others
     from tests.formats.archive import opened
-    from tests.formats.drive import apart_from_others
 
     with tempfile.TemporaryDirectory() as place:
         root = opened(wanted.archive).unpack(wanted.tree, Path(place).resolve() / "target")
