@@ -80,7 +80,9 @@ def write(lines: dict[str, tuple[int, int]]) -> None:
 
 
 def recorded() -> float:
-    """Return the share of `core/` that was recorded."""
+    """Return the share of `core/` that was recorded; 0 if none was."""
+    if not PAGE.is_file():
+        return 0.0
     found = re.search(r"^\| core \| ([0-9.]+) \|$", PAGE.read_text(), re.MULTILINE)
     assert found, f"{PAGE} has no line for core"
     return float(found[1])
