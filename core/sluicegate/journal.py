@@ -146,6 +146,30 @@ def _line(event: str, plan: Plan, approval: Approval) -> dict[str, Any]:
 
 def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
     """A saved plan that still holds; or the entry of when it was applied, so twice is once."""
+    if applied := _applied(journal, saved):
+        return applied
+    saved.check_expiry()
+    fresh = journal.plan(saved.plan.work)
+    try:
+        check_drift(saved.plan, fresh)
+    except Drifted:
+        # Another process may have applied this very plan since the history was read.
+        if applied := _applied(journal, saved):
+            return applied
+        raise
+    # Where the target lies may differ from host to host; that it is the same was checked.
+    if replace(fresh, subject=saved.plan.subject) != saved.plan:
+        raise Corrupt(
+            f"what the plan says it does is not what this release would do with it: {saved.place} "
+            f"was edited, or made by another release ({saved.release})",
+            hint="make the plan anew with this release and review it",
+            place=saved.place,
+        )
+    return fresh
+
+
+def _applied(journal: Journal, saved: SavedPlan) -> Entry | None:
+    """The entry of when a saved plan was applied, if it was, and made durable."""
     for entry in journal.history():
         if entry.plan_digest == saved.digest:
             if entry.progress == NOT_BEGUN:
@@ -159,18 +183,7 @@ def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
                 )
             journal.settle(entry)
             return entry
-    saved.check_expiry()
-    fresh = journal.plan(saved.plan.work)
-    check_drift(saved.plan, fresh)
-    # Where the target lies may differ from host to host; that it is the same was checked.
-    if replace(fresh, subject=saved.plan.subject) != saved.plan:
-        raise Corrupt(
-            f"what the plan says it does is not what this release would do with it: {saved.place} "
-            f"was edited, or made by another release ({saved.release})",
-            hint="make the plan anew with this release and review it",
-            place=saved.place,
-        )
-    return fresh
+    return None
 
 
 def undone_by(operations: Sequence[tuple[str, str | None]]) -> dict[str, str]:

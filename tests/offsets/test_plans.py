@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -23,7 +23,10 @@ import pexpect
 import pytest
 
 from sluicegate import __version__
+from sluicegate.journal import Entry, review
 from sluicegate.offsets import LockFileOffsetStore
+from sluicegate.offsets.journal import StoreJournal
+from sluicegate.plan import Plan
 from sluicegate.saved_plan import load
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
@@ -662,6 +665,20 @@ class TestTogether:
             operations = [json.loads(out)["operation"]["id"] for out, _, _ in answers]
             assert operations == [made[0]["id"]] * 2, "both are told which one it is"
             assert positions_of(store, "billing")["orders"] == {0: 119 - turn, 1: 119 - turn}
+
+    def test_applied_by_another_process_while_it_is_reviewed(self, sg: Sg, store: Path) -> None:
+        """The history is read, then the other process applies, then the plan is made again."""
+        assert sg(*RESET, "--to-offset", "119", "--plan-out", "plan.json").returncode == 0
+
+        class Overtaken(StoreJournal):
+            def plan(self, work: Mapping[str, Any]) -> Plan:
+                assert sg("apply", "plan.json", "--yes").returncode == 0
+                return super().plan(work)
+
+        saved = load(str(store.parent / "plan.json"))
+        found = review(Overtaken(LockFileOffsetStore.open(str(store))), saved)
+        assert isinstance(found, Entry)
+        assert found.plan_digest == saved.digest
 
 
 class TestLivingConsumer:
