@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from sluicegate import codec
@@ -333,6 +333,8 @@ def places(value: Any, above: tuple[str | int, ...] = ()) -> list[tuple[str | in
     return found
 
 
+@example(("fences",), {})
+@example(("change", "before"), "")
 @given(some.sampled_from(places(body())), values)
 def test_whatever_replaces_a_part_is_corrupt_or_means_what_it_says(
     path: tuple[str | int, ...], value: Any

@@ -138,7 +138,9 @@ def _record(fields: Any) -> Record:
         by=who,
         positions=Positions(frozen(positions)).checked(),
         times=frozen(times),
-        fences=tuple(Fence(_text(source), _whole(number)) for source, number in fields["fences"]),
+        fences=tuple(
+            Fence(_text(source), _whole(number)) for source, number in _listed(fields["fences"])
+        ),
         change=_change(change) if change is not None else None,
     )
 
@@ -165,9 +167,16 @@ def _change(fields: Any) -> Change:
     before = fields["before"]
     return Change(
         summary=_text(fields["summary"]),
-        before=None if before is None else tuple(_before(*each) for each in before),
+        before=None if before is None else tuple(_before(*each) for each in _listed(before)),
         **{name: None if fields[name] is None else _text(fields[name]) for name in optional},
     )
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list as it is; an empty text or mapping would pass for one without elements."""
+    if not isinstance(value, list):
+        raise TypeError(f"{type(value).__name__} is not a list")
+    return value
 
 
 def _before(topic: Any, partition: Any, offset: Any) -> tuple[str, int, int | None]:
