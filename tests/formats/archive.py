@@ -69,7 +69,7 @@ class Archive:
         """Write a tree into a directory, which need not exist."""
         root.mkdir(parents=True, exist_ok=True)
         listing = self.listing(name)
-        # The time of a directory tells of a write in it, so directories come last.
+        # The time of a directory changes with a write in it, so directories come last.
         directories = {root}
         for path, number in listing.items():
             target = root / path

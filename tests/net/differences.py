@@ -123,14 +123,14 @@ def _values(was: Any, now: Any, place: str, *, is_text: bool) -> Iterator[Differ
     if isinstance(was, dict) and isinstance(now, dict):
         for key in dict.fromkeys((*was, *now)):
             inner = f"{place}.{key}" if place else key
-            told = is_text or key in TEXT_FIELDS
+            is_wording = is_text or key in TEXT_FIELDS
             if key not in was or key not in now:
                 # A field that comes or goes is substance, whatever it holds.
                 yield Difference(
                     inner, _short(was.get(key, _ABSENT)), _short(now.get(key, _ABSENT))
                 )
             else:
-                yield from _values(was[key], now[key], inner, is_text=told)
+                yield from _values(was[key], now[key], inner, is_text=is_wording)
     elif isinstance(was, list) and isinstance(now, list):
         if len(was) != len(now):
             yield Difference(f"{place}.length", str(len(was)), str(len(now)), is_text)
@@ -182,9 +182,9 @@ def _contents(
             yield Difference("tree", f"~ {name}: ", f"{one} → {other}")
             continue
         inner = tuple(_opened(old, new))
-        told = "; ".join(str(each) for each in inner[:3]) or f"{one} → {other}"
+        shown = "; ".join(str(each) for each in inner[:3]) or f"{one} → {other}"
         is_text = bool(inner) and all(each.is_text for each in inner)
-        yield Difference("tree", f"~ {name}: ", told, is_text)
+        yield Difference("tree", f"~ {name}: ", shown, is_text)
 
 
 def _opened(was: str, now: str) -> Iterator[Difference]:

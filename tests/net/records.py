@@ -35,7 +35,7 @@ def load(area: str, below: Path = HERE) -> dict[str, Record]:
 
 
 def save(area: str, records: Iterable[Record], below: Path = HERE) -> int:
-    """Write an area anew and give its size; contents that several cases share are kept once."""
+    """Write an area again and give its size; contents that several cases share are kept once."""
     texts: dict[str, str] = {}
     lines = []
     for record in sorted(records, key=lambda each: str(each["name"])):

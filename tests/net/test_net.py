@@ -78,19 +78,19 @@ def _kind(member: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "new", "told"),
+    ("path", "new", "shown"),
     [
         (("exit",), 3, "exit: 0 → 3"),
         (("out", "targets", 0, "kind"), "stream", 'targets[0].kind: "offset-store" → "stream"'),
         (("tree", "added"), ["x f644 00"], "tree: + x (added)"),
     ],
 )
-def test_a_difference_is_told(path: tuple[str | int, ...], new: object, told: str) -> None:
+def test_a_difference_is_shown(path: tuple[str | int, ...], new: object, shown: str) -> None:
     record = records.load("stores")["stores/healthy: reading"]
     changed = _changed(record["steps"][0], path, new)
     found = compare(record, record | {"steps": [changed, *record["steps"][1:]]})
     assert found
-    assert told in "\n".join(found.lines())
+    assert shown in "\n".join(found.lines())
     assert not found.is_text
 
 
