@@ -11,17 +11,16 @@ from pathlib import Path
 
 from harness import Bar, Row, compare
 
-from sluicegate.blobs import Blobs, Ref
-from sluicegate.chain.chain import Chain
-from sluicegate.chain.hint import HEAD, Hint, write_hint
-from sluicegate.chain.link import Kind, Link, digest_of, encode, key_of
-from sluicegate.gate.drafts import Epoch, Signature
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.stream import Stream, open_stream
 from sluicegate.positions import Positions
-from sluicegate.state import partial
-from sluicegate.state.partial import Merge
+from sluicegate.state import delta
+from sluicegate.state.delta import Merge
 from sluicegate.storage import LocalStorage
+from sluicegate.storage.blobs import Blobs, Ref
+from sluicegate.stream.append import Epoch, Signature
+from sluicegate.stream.chain import HEAD, Chain, Hint, write_hint
+from sluicegate.stream.snapshot import Kind, Link, digest_of, encode, key_of
+from sluicegate.stream.stream import Stream, open_stream
+from sluicegate.stream.writer import Gate, Run
 
 SHORT, LONG = 100, 100_000
 FEW, MANY = 10, 10_000
@@ -160,7 +159,7 @@ def _link_size(root: Path) -> Row:
 
 def _partial(blobs: Blobs, number: int) -> Ref:
     keys = [f"user-{number % 100}", "all"]
-    return blobs.put(partial.encode(partial.table(keys, {"n": [1, 1]}, {"n": Merge.SUM})))
+    return blobs.put(delta.encode(delta.table(keys, {"n": [1, 1]}, {"n": Merge.SUM})))
 
 
 def _at(sequence: int) -> Positions:

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from harness import Bar, Row
 
-from sluicegate.dedup.ledger import DUPLICATE, Entries, Ledger, ledger_of
+from sluicegate.dedup.ledger import DUPLICATE, Ledger, ledger_of
+from sluicegate.dedup.segment import Entries
 from sluicegate.dedup.stamp import Column, Stamps
 
 COUNT, PRODUCERS = 10_000_000, 1_000

@@ -24,26 +24,26 @@ import numpy as np
 import pyarrow as pa
 from harness import Bar, Row, compare
 
-from sluicegate import home as homes
 from sluicegate.config import NamedStream
 from sluicegate.dedup.ledger import Ledger
 from sluicegate.dedup.stamp import Column, Stamps
-from sluicegate.gate import segments
-from sluicegate.gate.begin import begin
-from sluicegate.gate.description import describe
-from sluicegate.gate.drafts import Epoch
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.sink import open_sink
-from sluicegate.gate.stream import open_stream
+from sluicegate.job.epoch import Epochs, Gated
+from sluicegate.job.records import Shape, parse
 from sluicegate.journal import Approval
-from sluicegate.log.log import Log
-from sluicegate.log.writer import LogWriter
-from sluicegate.pipeline.epochs import Epochs, Gated
-from sluicegate.pipeline.records import Shape, parse
-from sluicegate.pipeline.source import MAX_EVENTS, LogSource
 from sluicegate.positions import Positions
+from sluicegate.process import myself
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.spark import MAX_EVENTS, LogSource
+from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
-from sluicegate.who import myself
+from sluicegate.stream import home as homes
+from sluicegate.stream import segments
+from sluicegate.stream.append import Epoch
+from sluicegate.stream.operations.begin import begin
+from sluicegate.stream.output import open_sink
+from sluicegate.stream.spec import describe
+from sluicegate.stream.stream import open_stream
+from sluicegate.stream.writer import Gate, Run
 
 EVENTS, EPOCHS, PARTITIONS = 4_000_000, 8, 2
 PRODUCERS, USERS = 1_000, 100_000

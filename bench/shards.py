@@ -13,8 +13,8 @@ import pyarrow as pa
 from harness import Bar, Row, compare
 
 from sluicegate.shards.assignment import Assignment
+from sluicegate.shards.hashing import shards_of
 from sluicegate.shards.planner import plan
-from sluicegate.shards.routing import shards_of
 
 SHARDS, NODES = 1_000_000, 1_000
 KEYS, SHARDS_OF_KEYS = 10_000_000, 4_096

@@ -37,6 +37,13 @@ data_file = {place}/data
 disable_warnings = no-data-collected, module-not-imported, module-not-measured
 """
 
+# What the measuring itself would change: imported modules, the handler of SIGTERM.
+_NOT_MEASURED = (
+    "tests/cli/test_startup.py::test_version_imports_next_to_nothing",
+    "tests/test_suite.py::test_signals_that_were_ignored_work_again",
+)
+_SOME_FAILED = 1
+
 
 def measure(pytest: list[str]) -> dict[str, tuple[int, int]]:
     """Run the tests; return the lines reached and the lines there are, by package."""
@@ -45,7 +52,10 @@ def measure(pytest: list[str]) -> dict[str, tuple[int, int]]:
         config.write_text(_CONFIG.format(place=place))
         tool = [sys.executable, "-m", "coverage"]
         rc = ["--rcfile", str(config)]
-        subprocess.run([*tool, "run", *rc, "-m", "pytest", *pytest], cwd=ROOT, check=True)
+        left_out = [word for test in _NOT_MEASURED for word in ("--deselect", test)]
+        words = [*tool, "run", *rc, "-m", "pytest", *left_out, *pytest]
+        if subprocess.run(words, cwd=ROOT, check=False).returncode == _SOME_FAILED:
+            print("tests failed: what they did not reach is missing here")
         subprocess.run([*tool, "combine", "--quiet", *rc], cwd=ROOT, check=True)
         report = Path(place, "report.json")
         subprocess.run([*tool, "json", "--quiet", *rc, "-o", str(report)], cwd=ROOT, check=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sluicegate.checkpoint.journal import CheckpointJournal
+from sluicegate.checkpoint.operations import relocate
 from sluicegate.detection import TargetKind
-from sluicegate.spark.change import fresh
-from sluicegate.spark.change.journal import CheckpointJournal
 from sluicegate.storage import local_root
 from sluicegate.target import Target
 from sluicegate_cli.session import Session, expect_kind
@@ -36,7 +36,7 @@ def change_checkpoint(
         return
     plan = journal.plan_into(work, into)
     session.carry_out(journal, plan, lambda approval: journal.apply_into(plan, approval))
-    for line in fresh.cut_over(target.uri, into) if not session.only_plans else ():
+    for line in relocate.cut_over(target.uri, into) if not session.only_plans else ():
         session.sink.note(line)
 
 

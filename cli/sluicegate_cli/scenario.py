@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluicegate.errors import UsageError
-from sluicegate.moments import parse_duration, parse_moment
 from sluicegate.reset import ResetSpec, Scenario, Scope
+from sluicegate.units import parse_duration, parse_moment
 from sluicegate_cli.stores import read_positions
 
 BY_DURATION = "by-duration"

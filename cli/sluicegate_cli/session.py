@@ -151,7 +151,7 @@ class Session:
 
     def change(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""
-        from sluicegate_cli.views.plan import plan_view
+        from sluicegate_cli.output.plan import plan_view
 
         if self.plan_out is not None and plan.actions:
             self._save(plan)
@@ -172,7 +172,7 @@ class Session:
 
     def _confirm(self, plan: Plan) -> None:
         """Show the plan where the question is asked, and ask, unless `--yes` was said."""
-        from sluicegate_cli.views.plan import plan_view
+        from sluicegate_cli.output.plan import plan_view
 
         if self.sink.mode is Mode.TABLE:
             self.sink.show(plan_view(plan))
@@ -187,7 +187,7 @@ class Session:
 
     def _apply(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> Entry | None:
         from sluicegate.journal import Approval, recorded
-        from sluicegate.who import myself
+        from sluicegate.process import myself
 
         return recorded(self.audit_log, plan, Approval(myself(), self.reason), apply)
 
@@ -197,11 +197,11 @@ class Session:
         return Path(self.config.audit_log) if self.config.audit_log else None
 
     def _save(self, plan: Plan) -> None:
-        from sluicegate.moments import parse_duration
         from sluicegate.saved_plan import DEFAULT_LIFETIME, save
+        from sluicegate.units import parse_duration
 
         assert self.plan_out is not None
-        from sluicegate_cli.views.plan import saved_lines, saved_view
+        from sluicegate_cli.output.plan import saved_lines, saved_view
 
         self._check_reason(self.reason)
         lifetime = DEFAULT_LIFETIME if self.expires is None else parse_duration(self.expires)

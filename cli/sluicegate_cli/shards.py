@@ -15,12 +15,12 @@ from sluicegate_cli.session import Session, expect_kind
 from sluicegate_cli.stores import read_text
 
 if TYPE_CHECKING:
-    from sluicegate.chain.link import Link
-    from sluicegate.gate.stream import Stream
     from sluicegate.shards.assignment import Assignment
-    from sluicegate.shards.columns import Column
     from sluicegate.shards.files import AssignmentFile
     from sluicegate.shards.planner import RebalancePlan
+    from sluicegate.shards.routing import Column
+    from sluicegate.stream.snapshot import Link
+    from sluicegate.stream.stream import Stream
 
 ShardsArgument = Annotated[
     str | None,
@@ -58,19 +58,19 @@ class Shards:
 
     def label(self, shard: int) -> str:
         """What a shard is called."""
-        from sluicegate.shards.told import shard_label
+        from sluicegate.shards.describe import shard_label
 
         return self.file.label(shard) if self.file else shard_label(shard)
 
     def weights(self, option: str | None) -> tuple[Column | None, str | None]:
         """What the shards weigh by an option, and what that measures."""
-        from sluicegate.shards.told import OWN
+        from sluicegate.shards.describe import OWN
         from sluicegate.shards.weights import parse
 
         if option is None:
             return None, None
         if self.stream is not None and self.head is not None:
-            from sluicegate.gate.rebalance import MEASURES, weights_at
+            from sluicegate.stream.operations.rebalance import MEASURES, weights_at
 
             if option in MEASURES:
                 return weights_at(self.stream, self.head, option), option
@@ -87,7 +87,7 @@ class Shards:
         **asked: Any,
     ) -> None:
         """Take a plan to its end; `asked` is what it was made for."""
-        from sluicegate.shards.proposal import Proposal
+        from sluicegate.shards.describe import Proposal
 
         sizes, _ = self.weights("bytes") if self.stream else (None, None)
         plan = self.file.refined(plan) if self.file and how != "install" else plan
@@ -97,10 +97,10 @@ class Shards:
 
     def _work(self, data: str, note: str, output: str | None) -> dict[str, Any]:
         if self.stream is None:
-            from sluicegate.shards.file_journal import REBALANCE, work_of
+            from sluicegate.shards.journal import REBALANCE, work_of
 
             return work_of(REBALANCE, data, note=note, output=output)
-        from sluicegate.gate import changes
+        from sluicegate.stream.operations import changes
 
         if output is not None:
             raise UsageError("--output is for assignment files, which this target is not")
@@ -111,15 +111,15 @@ def open_shards(session: Session, word: str | None, kind: TargetKind | None) -> 
     """The shards of the target that a word means."""
     target = session.target(word, kind)
     if target.kind is TargetKind.ASSIGNMENT_FILE:
-        from sluicegate.shards.file_journal import FileJournal
+        from sluicegate.shards.journal import FileJournal
 
         journal = session.journal(target)
         assert isinstance(journal, FileJournal)
         found = journal.read()
         return Shards(target, found.assignment, journal, found)
     expect_kind(target, TargetKind.STREAM)
-    from sluicegate.gate.rebalance import assignment_at
-    from sluicegate.gate.stream import open_stream
+    from sluicegate.stream.operations.rebalance import assignment_at
+    from sluicegate.stream.stream import open_stream
 
     stream = open_stream(target.uri, read_only=True)
     head = stream.chain.head()

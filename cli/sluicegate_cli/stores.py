@@ -7,9 +7,9 @@ import sys
 
 from sluicegate.detection import TargetKind
 from sluicegate.errors import NotFound, StorageFailed, UsageError
-from sluicegate.offsets import LockFileOffsetStore, reference
-from sluicegate.offsets.changes import StoreChange
+from sluicegate.offsets import LockFileOffsetStore, legacy
 from sluicegate.offsets.journal import StoreJournal
+from sluicegate.offsets.operations import StoreChange
 from sluicegate.positions import Positions, PositionsForm, parse
 from sluicegate.reset import Scope
 from sluicegate.storage import local_root, open_storage
@@ -21,18 +21,18 @@ _TOPIC = re.compile(r"(?P<topic>.+?)(?::(?P<partitions>[0-9]{1,10}(?:,[0-9]{1,10
 
 def is_reference(target: Target) -> bool:
     """Whether a store is in the reference layout, which is only read."""
-    return reference.is_reference(open_storage(target.uri, read_only=True))
+    return legacy.is_reference(open_storage(target.uri, read_only=True))
 
 
 def read_reference(target: Target) -> Positions:
     """The positions of a store in the reference layout."""
-    return reference.read(open_storage(target.uri, read_only=True))
+    return legacy.read(open_storage(target.uri, read_only=True))
 
 
 def open_store(session: Session, target: Target) -> LockFileOffsetStore:
     """The store that a target is; who only plans gets one that cannot write."""
     expect_kind(target, TargetKind.OFFSET_STORE)
-    reference.refuse_reference(open_storage(target.uri, read_only=True))
+    legacy.refuse_reference(open_storage(target.uri, read_only=True))
     return LockFileOffsetStore.open(target.uri, read_only=session.only_plans)
 
 

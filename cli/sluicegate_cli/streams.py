@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sluicegate.detection import TargetKind
-from sluicegate.gate.changes import StreamChange
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.stream import Stream, open_stream
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import StreamChange
+from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.target import Target
 from sluicegate_cli.session import Session, expect_kind
 

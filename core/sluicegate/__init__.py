@@ -15,4 +15,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("sluicegate.pipeline"), name)
+    return getattr(import_module("sluicegate.job"), name)

@@ -197,3 +197,8 @@ def _digest(prefix: bytes, body: bytes) -> bytes:
 
 def _corrupt(place: str, position: int, what: str) -> Corrupt:
     return Corrupt(f"{place}, byte {position}: {what}", place=place)
+
+
+def digest_of(data: bytes) -> str:
+    """The name that content has."""
+    return blake2b(data, digest_size=32).hexdigest()

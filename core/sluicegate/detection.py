@@ -119,7 +119,7 @@ def _detect_file(storage: Storage, name: str) -> tuple[TargetKind, str] | None:
             f"{storage.uri}/{name} is a single Sluicegate file of kind {kind!r}, not a target",
             hint="name the directory it belongs to",
         )
-    from sluicegate import v1
+    from sluicegate.legacy import v1
 
     data = storage.get(name)
     try:

@@ -15,9 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 from sluicegate import units
 from sluicegate.errors import Corrupt, Drifted, NotFound, StorageFailed
 from sluicegate.plan import Plan, Worth
+from sluicegate.process import Who
 from sluicegate.saved_plan import SavedPlan
 from sluicegate.storage import append_line
-from sluicegate.who import Who
 
 
 class NothingToUndo(NotFound):

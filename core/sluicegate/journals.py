@@ -7,7 +7,7 @@ from sluicegate.errors import UnsupportedFormat
 from sluicegate.journal import Journal
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.offsets.journal import StoreJournal
-from sluicegate.offsets.reference import refuse_reference
+from sluicegate.offsets.legacy import refuse_reference
 from sluicegate.storage import local_root, open_storage
 from sluicegate.target import Target
 
@@ -26,7 +26,7 @@ def open_journal(
         store = LockFileOffsetStore.open(_absolute(target.uri), read_only=read_only)
         return StoreJournal(store, name=target.configured_name, consumer=consumer)
     if target.kind is TargetKind.SPARK_CHECKPOINT:
-        from sluicegate.spark.change.journal import CheckpointJournal
+        from sluicegate.checkpoint.journal import CheckpointJournal
 
         return CheckpointJournal(
             open_storage(_absolute(target.uri), read_only=read_only),
@@ -35,13 +35,13 @@ def open_journal(
             writer_gone=writer_gone,
         )
     if target.kind is TargetKind.STREAM:
-        from sluicegate.gate.journal import StreamJournal
-        from sluicegate.gate.stream import open_stream
+        from sluicegate.stream.journal import StreamJournal
+        from sluicegate.stream.stream import open_stream
 
         stream = open_stream(_absolute(target.uri), read_only=read_only)
         return StreamJournal(stream, name=target.configured_name)
     if target.kind is TargetKind.ASSIGNMENT_FILE:
-        from sluicegate.shards.file_journal import FileJournal
+        from sluicegate.shards.journal import FileJournal
 
         return FileJournal(target.uri, read_only=read_only)
     raise UnsupportedFormat(

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 from sluicegate import units
 from sluicegate.errors import Locked, NotFound, StorageFailed
-from sluicegate.who import GONE, Who, myself
+from sluicegate.process import GONE, Who, myself
 
 SUFFIX = ".lock"
 _HOLDERS = ".holders"

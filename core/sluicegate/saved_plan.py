@@ -25,10 +25,10 @@ from sluicegate.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from sluicegate.moments import parse_moment
 from sluicegate.plan import Action, Choice, Plan, Precondition, Subject
+from sluicegate.process import myself
 from sluicegate.storage import LocalStorage, local_root
-from sluicegate.who import myself
+from sluicegate.units import parse_moment
 
 SCHEMA = "sluicegate.saved-plan"
 VERSION = 1

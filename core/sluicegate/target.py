@@ -8,12 +8,7 @@ from shlex import quote
 
 from sluicegate.config import Config, NamedStream, NamedTarget
 from sluicegate.detection import TargetKind, detect, is_directory
-from sluicegate.errors import (
-    NotFound,
-    SluicegateError,
-    UnsupportedFormat,
-    UsageError,
-)
+from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat, UsageError
 from sluicegate.findings import Finding, Severity, has_errors, rule
 from sluicegate.storage import local_root, open_storage
 
@@ -220,3 +215,12 @@ def _unknown_name(word: str, config: Config, home: str) -> NotFound:
 
 def _holds_anything(uri: str) -> bool:
     return not is_directory(uri) or bool(open_storage(uri, read_only=True).list())
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not the same; None where it is not there at all."""
+
+    what: str
+    left: str | None
+    right: str | None

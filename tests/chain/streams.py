@@ -17,28 +17,28 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sluicegate.blobs import Ref
-from sluicegate.chain.link import Kind, Link, Manifest, extended
 from sluicegate.dedup.ledger import Ledger
 from sluicegate.dedup.stamp import Stamps
 from sluicegate.findings import Severity
-from sluicegate.gate import segments
-from sluicegate.gate.changes import StreamChange
-from sluicegate.gate.drafts import Epoch
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.history import content_of, sound_links
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.sealed import shards_of, state_backend
-from sluicegate.gate.stream import Stream
-from sluicegate.gate.verify import Reading, verify
-from sluicegate.home import MARKER
 from sluicegate.journal import Approval, Entry
 from sluicegate.positions import Positions
-from sluicegate.state import manifest, partial
-from sluicegate.state.partial import Merge
+from sluicegate.process import myself
+from sluicegate.state import delta, manifest
+from sluicegate.state.delta import Merge
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.calls import Calls
-from sluicegate.who import myself
+from sluicegate.storage.blobs import Ref
+from sluicegate.storage.syscalls import Calls
+from sluicegate.stream import segments
+from sluicegate.stream.append import Epoch
+from sluicegate.stream.history import content_of, sound_links
+from sluicegate.stream.home import MARKER
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import StreamChange
+from sluicegate.stream.snapshot import Kind, Link, Manifest, extended
+from sluicegate.stream.state import shards_of, state_backend
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.verify import Reading, verify
+from sluicegate.stream.writer import Gate, Run
 
 NAME, TOPIC = "clicks", "events"
 PARTITIONS, SHARDS, KEYS = 2, 2, 5
@@ -156,13 +156,13 @@ def stamps_of(
 def partial_of(shard: int, spans: tuple[tuple[int, tuple[int, int]], ...]) -> bytes | None:
     """What the events in these spans change in a shard."""
     state = state_of({p: range(*span) for p, span in spans}, shard)
-    return partial.encode(as_table(state)) if state else None
+    return delta.encode(as_table(state)) if state else None
 
 
 def as_table(state: State) -> object:
     keys = sorted(state)
     values = {"n": [state[k][0] for k in keys], "sum": [state[k][1] for k in keys]}
-    return partial.table(keys, values, {"n": Merge.SUM, "sum": Merge.SUM})
+    return delta.table(keys, values, {"n": Merge.SUM, "sum": Merge.SUM})
 
 
 def state_of(events: Mapping[int, Sequence[int]], shard: int | None = None) -> State:

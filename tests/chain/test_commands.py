@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.chain.link import key_of
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.stream import Stream, open_stream
-from sluicegate.log.log import Log
-from sluicegate.log.writer import LogWriter
-from sluicegate.v1 import V1Checkpoint, encode
+from sluicegate.legacy.v1 import V1Checkpoint, encode
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.writer import LogWriter
+from sluicegate.stream.snapshot import key_of
+from sluicegate.stream.stream import Stream, open_stream
+from sluicegate.stream.writer import Gate
 from tests.chain.streams import NAME, check, errors_of, made, offsets_of, state_at, state_of, work
 from tests.conftest import Sg
 
@@ -63,7 +63,7 @@ def running_job(stream: Stream) -> Iterator[subprocess.Popen[str]]:
         import sys
         from pathlib import Path
         from sluicegate.errors import SluicegateError
-        from sluicegate.gate.gate import Gate
+        from sluicegate.stream.writer import Gate
         from tests.chain.streams import opened, seal
         with Gate(opened(Path(sys.argv[1]))).claim(app="job.py") as run:
             print("claimed", flush=True)

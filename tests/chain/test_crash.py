@@ -17,16 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.chain.link import MAX_DELTAS, Link, key_of
 from sluicegate.errors import Corrupt, NotFound
-from sluicegate.gate import collect
-from sluicegate.gate.changes import DEDUP
-from sluicegate.gate.drafts import RebalanceDraft, Signature
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.recovery import recover
-from sluicegate.gate.stream import Stream
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Cut, Disk, Killed, _run_cut, cut_points
+from sluicegate.stream import gc
+from sluicegate.stream.append import RebalanceDraft, Signature
+from sluicegate.stream.operations.changes import DEDUP
+from sluicegate.stream.snapshot import MAX_DELTAS, Link, key_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.transactions import recover
+from sluicegate.stream.writer import Gate
 from tests.chain.streams import (
     NAME,
     apply,
@@ -43,6 +42,7 @@ from tests.chain.streams import (
     seal,
     work,
 )
+from tests.support.faults import Aftermath, Cut, Disk, Killed, _run_cut, cut_points
 
 # Chance gets its tries where most is written; elsewhere nothing, or everything, is lost.
 SURE = (Aftermath.KILL, Aftermath.POWER_LOSS)
@@ -175,7 +175,7 @@ def claimed(stream: Stream) -> None:
 
 def pruned(stream: Stream) -> None:
     """To the newest link; every cut copies what is there."""
-    collect.prune(Gate(stream), stream.chain.head().number)
+    gc.prune(Gate(stream), stream.chain.head().number)
 
 
 def rebalanced(stream: Stream) -> object:
@@ -187,7 +187,7 @@ def rebalanced(stream: Stream) -> object:
 
 def with_orphans(stream: Stream) -> None:
     """Blobs and unfinished files that dead writers left behind long ago."""
-    old = time.time() - collect.GRACE - 60
+    old = time.time() - gc.GRACE - 60
     paths = [Path(stream.uri) / stream.blobs.put(f"orphan {n}".encode()).key for n in range(2)]
     paths.append(Path(stream.uri) / "chain" / ".sg-0123.tmp")
     paths[-1].write_bytes(b"unfinished")
@@ -308,13 +308,13 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
     with_orphans(stream)
     # Links below the floor are left, as by a prune that was killed before its sweep.
     shutil.copytree(template / NAME / "chain", scratch / "links")
-    collect.prune(Gate(stream), 3, grace=collect.GRACE * 9)
+    gc.prune(Gate(stream), 3, grace=gc.GRACE * 9)
     shutil.copytree(scratch / "links", template / NAME / "chain", dirs_exist_ok=True)
     before = Gate(stream).head()
     ends = set()
 
     def act(storage: LocalStorage) -> None:
-        collect.sweep(stream_of(storage))
+        gc.sweep(stream_of(storage))
 
     for cut, again in cuts(scratch, copy_of(template), act, SURE):
         if again:
@@ -326,8 +326,8 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
             assert left[-4:] == [3, 4, 5, 6]
             if cut.acknowledged:
                 assert left == [3, 4, 5, 6]
-            collect.sweep(stream)
-            assert not collect.sweep(stream, dry_run=True)
+            gc.sweep(stream)
+            assert not gc.sweep(stream, dry_run=True)
             go_on(stream)
             check(stream)
             ends.add(len(left))

@@ -19,27 +19,34 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sluicegate.blobs import Ref
-from sluicegate.chain.errors import ChainDamaged, ChainShort
-from sluicegate.chain.hint import HEAD, Hint, write_hint
-from sluicegate.chain.link import Link, encode, extended, key_of
 from sluicegate.errors import Corrupt, Drifted, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors
-from sluicegate.gate import repair, rules
-from sluicegate.gate.changes import StreamChange
-from sluicegate.gate.collect import sweep
-from sluicegate.gate.drafts import RebalanceDraft, Signature
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.history import CannotGoBack
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.spans import spans
-from sluicegate.gate.stream import Stream, open_stream
-from sluicegate.gate.verify import CURSOR, Reading, Subset, verify
 from sluicegate.journal import Approval
 from sluicegate.plan import Plan
+from sluicegate.process import myself
 from sluicegate.state import manifest
 from sluicegate.storage import LocalStorage
-from sluicegate.who import myself
+from sluicegate.storage.blobs import Ref
+from sluicegate.stream import rules
+from sluicegate.stream.append import RebalanceDraft, Signature
+from sluicegate.stream.chain import HEAD, Hint, write_hint
+from sluicegate.stream.gc import sweep
+from sluicegate.stream.history import CannotGoBack
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations import repair
+from sluicegate.stream.operations.changes import StreamChange
+from sluicegate.stream.snapshot import (
+    ChainDamaged,
+    ChainShort,
+    Link,
+    encode,
+    extended,
+    key_of,
+    spans,
+)
+from sluicegate.stream.stream import Stream, open_stream
+from sluicegate.stream.verify import CURSOR, Reading, Subset, verify
+from sluicegate.stream.writer import Gate
 from tests.chain import streams
 
 FLOOR, NEWEST, TOLD = 4, 22, 19

@@ -16,12 +16,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate import saved_plan, v1
-from sluicegate.blobs import BlobDamaged, Ref
-from sluicegate.chain import hint as hints
-from sluicegate.chain.errors import ChainDamaged, ChainShort, HeadDamaged
-from sluicegate.chain.hint import HEAD, Hint
-from sluicegate.chain.link import Kind, Link, key_of
+from sluicegate import saved_plan
 from sluicegate.errors import (
     Drifted,
     Fenced,
@@ -33,31 +28,35 @@ from sluicegate.errors import (
     StorageFailed,
     UsageError,
 )
-from sluicegate.gate import collect
-from sluicegate.gate.changes import NeedsDedup, StreamChange
-from sluicegate.gate.collect import Retention
-from sluicegate.gate.compact import compact
-from sluicegate.gate.drafts import (
+from sluicegate.journal import Approval, Entry, review
+from sluicegate.legacy import v1
+from sluicegate.locks import LockMode
+from sluicegate.plan import Plan
+from sluicegate.positions import Positions
+from sluicegate.process import myself
+from sluicegate.storage import LocalStorage
+from sluicegate.storage.base import Entry as StorageEntry
+from sluicegate.storage.blobs import BlobDamaged, Ref
+from sluicegate.storage.syscalls import Calls
+from sluicegate.stream import chain as hints
+from sluicegate.stream import gc
+from sluicegate.stream.append import (
     CompactDraft,
     OvertakingDraft,
     PruneDraft,
     RebalanceDraft,
     Signature,
 )
-from sluicegate.gate.gate import Gate, WriterStopped
-from sluicegate.gate.history import CannotGoBack, content_of, link_before
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.recovery import Schedule, recover
-from sluicegate.gate.stream import Stream
-from sluicegate.journal import Approval, Entry, review
-from sluicegate.locks import LockMode
-from sluicegate.plan import Plan
-from sluicegate.positions import Positions
-from sluicegate.storage import LocalStorage
-from sluicegate.storage.base import Entry as StorageEntry
-from sluicegate.storage.calls import Calls
-from sluicegate.storage.faults import Disk
-from sluicegate.who import myself
+from sluicegate.stream.chain import HEAD, Hint
+from sluicegate.stream.gc import Retention
+from sluicegate.stream.history import CannotGoBack, content_of, link_before
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import NeedsDedup, StreamChange
+from sluicegate.stream.operations.compact import compact
+from sluicegate.stream.snapshot import ChainDamaged, ChainShort, HeadDamaged, Kind, Link, key_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.transactions import Schedule, recover
+from sluicegate.stream.writer import Gate, WriterStopped
 from tests.chain.streams import (
     NAME,
     STEP,
@@ -79,6 +78,7 @@ from tests.chain.streams import (
     seal,
     work,
 )
+from tests.support.faults import Disk
 
 APPROVAL = Approval(myself(), "a test")
 
@@ -230,7 +230,7 @@ class TestClaim:
         script = (
             "import os, sys\nfrom pathlib import Path\n"
             "from tests.chain.streams import opened, seal\n"
-            "from sluicegate.gate.gate import Gate\n"
+            "from sluicegate.stream.writer import Gate\n"
             "with Gate(opened(Path(sys.argv[1]))).claim(run='dead') as run:\n"
             "    seal(run)\n    print('sealed', flush=True)\n    sys.stdin.read()\n"
         )
@@ -397,7 +397,7 @@ class TestSeal:
         with gate.claim() as run:
             epoch = epoch_after(gate, run.link)
             assert compact(gate)
-            assert collect.prune(gate, 5)
+            assert gc.prune(gate, 5)
             link = run.seal(epoch)
             assert (link.number, link.floor) == (9, 5)
             assert link.state.deltas == (link.partials,)
@@ -406,7 +406,7 @@ class TestSeal:
     def test_what_a_sweep_took_is_not_sealed(self, gate: Gate) -> None:
         with gate.claim() as run:
             epoch = epoch_after(gate, run.link)
-            assert collect.sweep(gate.stream, grace=-1).blobs
+            assert gc.sweep(gate.stream, grace=-1).blobs
             with pytest.raises(Exception, match="missing"):
                 run.seal(epoch)
             seal(run)
@@ -532,7 +532,7 @@ class TestIntervening:
     def overtaken(self, stream: Stream, change: Callable[[], object]) -> None:
         """Something happened, and was pruned before anybody looked."""
         change()
-        collect.prune(Gate(stream), stream.chain.head().number)
+        gc.prune(Gate(stream), stream.chain.head().number)
         work(stream, 0)
 
     def draft(self, base: Link, *, force: bool) -> OvertakingDraft:
@@ -545,14 +545,14 @@ class TestIntervening:
         base = gate.head()
         self.overtaken(stream, lambda: apply(stream, "rollback", to=3))
         # The rollback itself is below the floor now, and only its generation is left.
-        collect.prune(gate, stream.chain.head().number)
+        gc.prune(gate, stream.chain.head().number)
         with pytest.raises(Drifted):
             gate.append(self.draft(base, force=force), base)
 
     def test_a_rollback_is_refused_after_pruned_epochs(self, stream: Stream, gate: Gate) -> None:
         base = gate.head()
         self.overtaken(stream, lambda: work(stream, 2))
-        collect.prune(gate, stream.chain.head().number)
+        gc.prune(gate, stream.chain.head().number)
         with pytest.raises(Locked):
             gate.append(self.draft(base, force=False), base)
         link = gate.append(self.draft(base, force=True), base)
@@ -563,7 +563,7 @@ class TestIntervening:
     def test_an_epoch_is_refused_after_a_pruned_claim(self, stream: Stream, gate: Gate) -> None:
         with gate.claim() as run:
             self.overtaken(stream, lambda: apply(stream, "depose"))
-            collect.prune(gate, stream.chain.head().number)
+            gc.prune(gate, stream.chain.head().number)
             # Nothing else moved the stream: only its writer is another one.
             assert stream.chain.head().positions == run.link.positions
             with pytest.raises(SplitBrainCommit, match="none-"):
@@ -595,11 +595,11 @@ class TestHead:
         """The link that it names must not be removed while it names it."""
         storage = gate.stream.storage
         hints.write_hint(storage, HEAD, Hint.of(gate.stream.chain.read(2)))
-        collect.prune(gate, 4)
+        gc.prune(gate, 4)
         hints.write_hint(storage, HEAD, Hint.of(gate.stream.chain.read(4)))
-        collect.sweep(gate.stream)
+        gc.sweep(gate.stream)
         assert gate.head().number == 6
-        collect.prune(gate, 5)
+        gc.prune(gate, 5)
         assert numbers(root) == [5, 6, 7]
         go_on(gate.stream)
         check(gate.stream)
@@ -611,7 +611,7 @@ class TestHead:
         gate.append(PruneDraft(4, Signature(), {}), head)
         # As by a writer of link 2 that was killed after this.
         hints.write_hint(gate.stream.storage, HEAD, Hint.of(gate.stream.chain.read(2)))
-        collect.sweep(gate.stream)
+        gc.sweep(gate.stream)
         assert numbers(root) == [4, 5, 6]
         assert gate.head().number == 6
 
@@ -628,7 +628,7 @@ class TestHead:
                 self.calls += 1
                 if self.calls == self.at:
                     work(opened(root), 1)
-                    collect.prune(Gate(opened(root)), 5)
+                    gc.prune(Gate(opened(root)), 5)
 
         count = Overtaken()
         Gate(opened(root, count)).head()
@@ -650,7 +650,7 @@ class TestHead:
             def on_call(at: int, _call: str, number: int = number) -> None:
                 if at == number:
                     work(opened(root), 1)
-                    collect.prune(Gate(opened(root)), 2)
+                    gc.prune(Gate(opened(root)), 2)
 
             process = Disk(root).process(on_call)
             Gate(opened(root, process)).head()
@@ -737,16 +737,16 @@ class TestRetention:
         assert Retention(1, 1e9).floor(stream, head, now) == 0
 
     def test_prune_is_strictly_less(self, root: Path, gate: Gate) -> None:
-        link = collect.prune(gate, 3)
+        link = gc.prune(gate, 3)
         assert link
         assert (link.floor, link.kind) == (3, Kind.PRUNE)
         assert numbers(root) == [3, 4, 5, 6]
-        assert collect.prune(gate, 3) is None
-        assert collect.prune(gate, 1) is None
+        assert gc.prune(gate, 3) is None
+        assert gc.prune(gate, 1) is None
         check(gate.stream)
 
     def test_the_head_is_always_kept(self, root: Path, gate: Gate) -> None:
-        collect.prune(gate, 999)
+        gc.prune(gate, 999)
         assert numbers(root) == [5, 6]
         go_on(gate.stream)
         check(gate.stream)
@@ -754,29 +754,29 @@ class TestRetention:
     def test_blobs_of_kept_links_stay_whatever_the_grace(self, gate: Gate) -> None:
         work(gate.stream, 40)
         compact(gate)
-        collect.prune(gate, 20, grace=-1)
+        gc.prune(gate, 20, grace=-1)
         check(gate.stream)
         for number in range(20, gate.head().number + 1):
             check_counted(gate.stream, gate.stream.chain.read(number))
-        collect.prune(gate, 999, grace=-1)
-        swept = collect.sweep(gate.stream, grace=-1)
+        gc.prune(gate, 999, grace=-1)
+        swept = gc.sweep(gate.stream, grace=-1)
         assert not swept.blobs
         check(gate.stream)
         go_on(gate.stream)
 
     def test_orphans_stay_for_the_grace_period(self, gate: Gate) -> None:
         orphan = gate.stream.blobs.put(b"of a crashed attempt")
-        assert not collect.sweep(gate.stream).blobs
+        assert not gc.sweep(gate.stream).blobs
         gate.stream.blobs.check(orphan)
-        old = time.time() - collect.GRACE - 60
+        old = time.time() - gc.GRACE - 60
         os.utime(Path(gate.stream.uri) / orphan.key, (old, old))
-        assert collect.sweep(gate.stream, dry_run=True).blobs == 1
+        assert gc.sweep(gate.stream, dry_run=True).blobs == 1
         gate.stream.blobs.check(orphan)
         # Whoever needs it again now finds it young.
         gate.stream.blobs.put(b"of a crashed attempt")
-        assert not collect.sweep(gate.stream).blobs
+        assert not gc.sweep(gate.stream).blobs
         os.utime(Path(gate.stream.uri) / orphan.key, (old, old))
-        assert collect.sweep(gate.stream).blobs == 1
+        assert gc.sweep(gate.stream).blobs == 1
         check(gate.stream)
 
     def test_what_a_living_writer_finishes_meanwhile_is_no_matter(
@@ -792,12 +792,12 @@ class TestRetention:
             return seen if temporary else found(storage, key)
 
         monkeypatch.setattr(LocalStorage, "list", listed)
-        assert not collect.sweep(gate.stream).temporary
+        assert not gc.sweep(gate.stream).temporary
         assert errors_of(gate.stream) == []
 
     def test_locks_of_living_runs_stay(self, root: Path, gate: Gate) -> None:
         with gate.claim() as first, Gate(opened(root)).claim(force=True) as second:
-            collect.sweep(gate.stream, grace=-1)
+            gc.sweep(gate.stream, grace=-1)
             left = {path.name for path in (root / NAME / "locks").glob("run-*")}
             assert left == {f"run-{first.id}.lock", f"run-{second.id}.lock"}
             with pytest.raises(Locked), gate.claim():
@@ -820,8 +820,8 @@ class TestRetention:
             entered.__enter__()
             held.append(entered)
 
-        monkeypatch.setattr(collect, "old_run_locks", old)
-        collect.sweep(gate.stream, grace=-1)
+        monkeypatch.setattr(gc, "old_run_locks", old)
+        gc.sweep(gate.stream, grace=-1)
         assert lock.is_held()
         held[0].__exit__(None, None, None)
 
@@ -838,7 +838,7 @@ def test_streams_are_isolated(root: Path) -> None:
         seal(two)
         seal(two)
         apply(second, "rollback", to=2, force=True)
-        collect.prune(Gate(second), 3, grace=-1)
+        gc.prune(Gate(second), 3, grace=-1)
         seal(one)
         with pytest.raises(StaleGeneration):
             seal(two)
@@ -856,10 +856,10 @@ class TestCollectLock:
             with pytest.raises(Locked, match="collect"):
                 work(hasty, 1)
             with pytest.raises(Locked, match="collect"):
-                collect.sweep(hasty, grace=0)
+                gc.sweep(hasty, grace=0)
         with gate.stream.referring():
             with pytest.raises(Locked, match="collect"):
-                collect.sweep(hasty, grace=0)
+                gc.sweep(hasty, grace=0)
             work(hasty, 1)
         check(gate.stream)
 
@@ -936,7 +936,7 @@ class TestJournal:
     def test_rollback_to_what_is_not_there_is_refused(
         self, stream: Stream, journal: StreamJournal, to: int
     ) -> None:
-        collect.prune(Gate(stream), 2)
+        gc.prune(Gate(stream), 2)
         with pytest.raises(CannotGoBack, match=f"link {to}" if to != 6 else "link 6|"):
             self.plan(journal, "rollback", to=to if to != 6 else 7)
 
@@ -989,7 +989,7 @@ class TestJournal:
 
     @pytest.mark.parametrize(
         "between",
-        [compact, lambda gate: collect.prune(gate, 2), lambda gate: rebalance(gate.stream)],
+        [compact, lambda gate: gc.prune(gate, 2), lambda gate: rebalance(gate.stream)],
         ids=["compact", "prune", "rebalance"],
     )
     def test_no_drift(

@@ -15,22 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate import codec
-from sluicegate.blobs import BlobDamaged, Blobs, Ref, digest_of
-from sluicegate.chain import hint as hints
-from sluicegate.chain import link as links
-from sluicegate.chain.errors import HeadDamaged, LinkDamaged
-from sluicegate.chain.hint import HEAD, Hint, read_hint, write_hint
-from sluicegate.chain.link import Kind, Link, Manifest
+from sluicegate.codec import digest_of
 from sluicegate.errors import Corrupt, UnsupportedFormat
-from sluicegate.gate.changes import StreamChange
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.verify import verify
 from sluicegate.positions import Position, Positions
-from sluicegate.state import manifest, partial
-from sluicegate.state.partial import Merge, PartialInvalid
+from sluicegate.process import Who
+from sluicegate.state import delta, manifest
+from sluicegate.state.delta import Merge, PartialInvalid
 from sluicegate.storage import LocalStorage
-from sluicegate.who import Who
+from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
+from sluicegate.stream import chain as hints
+from sluicegate.stream import snapshot as links
+from sluicegate.stream.chain import HEAD, Hint, read_hint, write_hint
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import StreamChange
+from sluicegate.stream.snapshot import HeadDamaged, Kind, Link, LinkDamaged, Manifest
+from sluicegate.stream.verify import verify
+from sluicegate.stream.writer import Gate
 from tests.chain import streams
 
 counts = st.integers(0, 2**64 - 1)
@@ -229,7 +229,7 @@ def test_a_damaged_manifest_is_told() -> None:
 
 @pytest.fixture(scope="module")
 def blob() -> bytes:
-    return partial.encode(partial.table(["a", "b"], {"n": [1, 2]}, {"n": Merge.SUM}))
+    return delta.encode(delta.table(["a", "b"], {"n": [1, 2]}, {"n": Merge.SUM}))
 
 
 def test_a_damaged_partial_is_told(storage: LocalStorage, blob: bytes) -> None:
@@ -248,7 +248,7 @@ def test_bytes_that_are_no_partial_are_told(blob: bytes) -> None:
     every = 1 if os.environ.get("SG_LAB") == "all" else 5
     for data in [*damaged(blob)][::every]:
         with suppress(PartialInvalid):
-            partial.merge([partial.decode(data, "here")])
+            delta.merge([delta.decode(data, "here")])
 
 
 # Hostile content, with checksums that are right.

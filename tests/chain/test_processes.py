@@ -25,19 +25,19 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.blobs import BlobDamaged
-from sluicegate.chain.link import Kind, Link, decode
 from sluicegate.errors import Drifted, Fenced, Locked, SluicegateError, StaleVersion
-from sluicegate.gate import collect
-from sluicegate.gate.changes import StreamChange
-from sluicegate.gate.compact import compact
-from sluicegate.gate.drafts import RebalanceDraft, Signature
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.history import CannotGoBack
-from sluicegate.gate.journal import StreamJournal
 from sluicegate.journal import Approval
+from sluicegate.process import myself
 from sluicegate.state.backend import EpochIncomplete, PartialConflict
-from sluicegate.who import myself
+from sluicegate.storage.blobs import BlobDamaged
+from sluicegate.stream import gc
+from sluicegate.stream.append import RebalanceDraft, Signature
+from sluicegate.stream.history import CannotGoBack
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import StreamChange
+from sluicegate.stream.operations.compact import compact
+from sluicegate.stream.snapshot import Kind, Link, decode
+from sluicegate.stream.writer import Gate
 from tests.chain.streams import (
     NAME,
     OVERTAKING,
@@ -137,13 +137,13 @@ def pruner(worker: Worker) -> None:
                     # The other pruner was faster.
                     continue
         floor = head.number - worker.chance.randint(5, 40)
-        worker.done(collect.prune(worker.gate, max(floor, 0), grace=0.0))
+        worker.done(gc.prune(worker.gate, max(floor, 0), grace=0.0))
 
 
 def collector(worker: Worker) -> None:
     """Without any grace: what an epoch wrote and has not sealed is gone."""
     while worker.goes_on(1.5):
-        collect.sweep(worker.stream, grace=0.0)
+        gc.sweep(worker.stream, grace=0.0)
 
 
 def operator(worker: Worker) -> None:

@@ -23,8 +23,6 @@ from typing import Any
 
 import pytest
 
-from sluicegate.blobs import BlobDamaged
-from sluicegate.chain.link import Kind, Link, key_of
 from sluicegate.errors import (
     Drifted,
     Fenced,
@@ -34,9 +32,11 @@ from sluicegate.errors import (
     StaleGeneration,
     StaleVersion,
 )
-from sluicegate.gate import collect
-from sluicegate.gate.compact import compact
-from sluicegate.gate.drafts import (
+from sluicegate.state import manifest
+from sluicegate.state.backend import EpochIncomplete, PartialConflict
+from sluicegate.storage.blobs import BlobDamaged
+from sluicegate.stream import gc
+from sluicegate.stream.append import (
     ClaimDraft,
     CompactDraft,
     Draft,
@@ -47,13 +47,12 @@ from sluicegate.gate.drafts import (
     RebalanceDraft,
     Signature,
 )
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.history import CannotGoBack, content_of
-from sluicegate.gate.sealed import shards_of
-from sluicegate.gate.stream import Stream
-from sluicegate.state import manifest
-from sluicegate.state.backend import EpochIncomplete, PartialConflict
-from sluicegate.storage.faults import Aftermath, Disk, Killed
+from sluicegate.stream.history import CannotGoBack, content_of
+from sluicegate.stream.operations.compact import compact
+from sluicegate.stream.snapshot import Kind, Link, key_of
+from sluicegate.stream.state import shards_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate
 from tests.chain.streams import (
     NothingToDo,
     apply,
@@ -67,6 +66,7 @@ from tests.chain.streams import (
     opened,
     seal,
 )
+from tests.support.faults import Aftermath, Disk, Killed
 
 EVERY = 1 if os.environ.get("SG_LAB_ALL") else 8
 RUN = "run"
@@ -158,7 +158,7 @@ def _prune(stream: Stream) -> Link:
     """Gives up all but the newest links, and removes them if it may."""
     link = _append(stream, lambda _: PruneDraft(5, Signature(), {}))
     try:
-        collect.sweep(stream)
+        gc.sweep(stream)
     except Locked:
         # Somebody is appending.
         assert (Path(stream.uri) / key_of(3)).exists()
@@ -346,7 +346,7 @@ WHOLE: dict[str, Callable[[Stream], object]] = {
     "compact": lambda stream: compact(Gate(stream)),
     "rollback": lambda stream: apply(stream, "rollback", to=3),
     "forced reset": lambda stream: apply(stream, "reset", positions=at(3, 3), force=True),
-    "prune": lambda stream: collect.prune(Gate(stream), 4, grace=-1),
+    "prune": lambda stream: gc.prune(Gate(stream), 4, grace=-1),
     "repair": lambda stream: apply(stream, "repair"),
 }
 INSIDE: dict[str, Callable[[Stream], object]] = {

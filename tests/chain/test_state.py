@@ -14,22 +14,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sluicegate.blobs import BlobDamaged, Blobs, Ref
-from sluicegate.chain.link import MAX_DELTAS, Manifest
 from sluicegate.errors import SluicegateError, SplitBrainCommit, StaleVersion, UsageError
-from sluicegate.gate import collect
-from sluicegate.gate.compact import compact
-from sluicegate.gate.drafts import Epoch, RebalanceDraft, Signature
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.sealed import SealedEpochs, shard_state, shards_of, state_backend
-from sluicegate.gate.stream import Stream
 from sluicegate.positions import Positions
-from sluicegate.state import manifest, partial
-from sluicegate.state.backend import EpochIncomplete, PartialConflict, StateBackend
-from sluicegate.state.backends import MemoryStateBackend
-from sluicegate.state.partial import Merge, PartialInvalid
+from sluicegate.state import delta as partial
+from sluicegate.state import manifest
+from sluicegate.state.backend import (
+    EpochIncomplete,
+    MemoryStateBackend,
+    PartialConflict,
+    StateBackend,
+)
+from sluicegate.state.delta import Merge, PartialInvalid
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Disk
+from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
+from sluicegate.stream import gc
+from sluicegate.stream.append import Epoch, RebalanceDraft, Signature
+from sluicegate.stream.operations.compact import compact
+from sluicegate.stream.snapshot import MAX_DELTAS, Manifest
+from sluicegate.stream.state import SealedEpochs, shard_state, shards_of, state_backend
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate, Run
 from tests.chain.streams import (
     STEP,
     TOPIC,
@@ -43,6 +47,7 @@ from tests.chain.streams import (
     seal,
     work,
 )
+from tests.support.faults import Disk
 
 MERGES = {"sum": Merge.SUM, "min": Merge.MIN, "max": Merge.MAX, "last": Merge.LAST}
 TYPES = dict.fromkeys(MERGES, pa.int64())
@@ -344,7 +349,7 @@ class TestSealing:
         gate = Gate(stream)
         work(stream, 0)
         compact(gate)
-        collect.prune(gate, 4)
+        gc.prune(gate, 4)
         backend = state_backend(gate)
         assert backend.read_partial(0, 2) is None
         assert SealedEpochs(gate).standing(2).partials is None, "not known, which is not nothing"

@@ -13,23 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.blobs import Ref
-from sluicegate.chain import link as links
-from sluicegate.chain.hint import HEAD, Hint, write_hint
-from sluicegate.chain.link import Kind, Link, key_of
 from sluicegate.errors import NotFound, StorageFailed, UsageError
 from sluicegate.findings import Severity, has_errors
-from sluicegate.gate import repair, rules
-from sluicegate.gate.changes import StreamChange
-from sluicegate.gate.collect import sweep
-from sluicegate.gate.drafts import PruneDraft, Signature
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.spans import has, merged, shown, spans, without
-from sluicegate.gate.stream import Stream, open_stream
-from sluicegate.gate.survey import survey
-from sluicegate.gate.verify import CURSOR, Reading, Subset, verify
 from sluicegate.storage import Entry, LocalStorage
+from sluicegate.storage.blobs import Ref
+from sluicegate.stream import rules
+from sluicegate.stream import snapshot as links
+from sluicegate.stream.append import PruneDraft, Signature
+from sluicegate.stream.chain import HEAD, Hint, write_hint
+from sluicegate.stream.gc import sweep
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations import repair
+from sluicegate.stream.operations.changes import StreamChange
+from sluicegate.stream.scan import survey
+from sluicegate.stream.snapshot import Kind, Link, has, key_of, merged, shown, spans, without
+from sluicegate.stream.stream import Stream, open_stream
+from sluicegate.stream.verify import CURSOR, Reading, Subset, verify
+from sluicegate.stream.writer import Gate
 from tests.chain import streams
 
 DAY = 24 * 3600.0

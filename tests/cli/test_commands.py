@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.config import load_config
-from sluicegate.home import MARKER, check_home, open_home
+from sluicegate.stream.home import MARKER, check_home, open_home
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 

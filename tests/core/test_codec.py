@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import sluicegate
-from sluicegate import codec, home
-from sluicegate.chain import link
+from sluicegate import codec
 from sluicegate.codec import Format, NotEncodable, decode, encode, read_header
 from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
 from sluicegate.offsets import record
 from sluicegate.positions import to_spark
+from sluicegate.stream import home, snapshot
 from tests.memory import peak_bytes
 
 FMT = Format("test", version=3, max_body=1 << 20)
@@ -253,11 +253,11 @@ def test_the_example_of_a_record_in_the_format_document() -> None:
 
 def test_the_example_of_a_link_in_the_format_document() -> None:
     data = format_examples()[2]
-    found = link.decode(data, "FORMAT.md")
-    assert (found.stream, found.number, found.kind) == ("clicks", 2, link.Kind.EPOCH)
+    found = snapshot.decode(data, "FORMAT.md")
+    assert (found.stream, found.number, found.kind) == ("clicks", 2, snapshot.Kind.EPOCH)
     assert to_spark(found.positions) == {"clicks": {"0": 20, "1": 10}}
     assert found.partials == found.state.deltas[0]
-    assert link.encode(found) == data
+    assert snapshot.encode(found) == data
 
 
 def test_version_0_is_damage() -> None:

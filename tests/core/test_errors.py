@@ -4,11 +4,12 @@ import pickle
 
 import pytest
 
-from sluicegate import codec, java
+from sluicegate import codec
 from sluicegate.errors import SluicegateError, error_classes, exit_codes
+from sluicegate.spark.submit import launcher
 
 # Importing them registers their errors with the hierarchy.
-ELSEWHERE = (codec, java)
+ELSEWHERE = (codec, launcher)
 
 # From CLI.md, word for word what operators were promised.
 PROMISED = {0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 20, 130, 143}

@@ -13,8 +13,8 @@ import pytest
 
 from sluicegate.errors import StorageFailed
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.calls import Calls
-from sluicegate.storage.faults import Aftermath, Disk, Killed, Process, cut_points
+from sluicegate.storage.syscalls import Calls
+from tests.support.faults import Aftermath, Disk, Killed, Process, cut_points
 
 OLD, NEW = b"the old content", b"the new content, which is longer"
 

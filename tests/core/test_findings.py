@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from sluicegate import doctor, home, target
+from sluicegate import target
 from sluicegate.findings import Severity, has_errors, rule, rules, worst_first
+from sluicegate.ops import doctor
+from sluicegate.stream import home
 
 REGISTERING = (doctor, home, target)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.java import OLDEST, JavaUnusable, require_java
+from sluicegate.spark.submit.launcher import OLDEST, JavaUnusable, require_java
 
 
 def launcher(directory: Path, answer: str, code: int = 0) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate.errors import InvalidName, ReadOnlyViolation, SluicegateError, StorageFailed
 from sluicegate.storage import LocalStorage, ReadOnlyStorage
-from sluicegate.storage.faults import Aftermath, Disk, cut_points
+from tests.support.faults import Aftermath, Disk, cut_points
 
 OLD, NEW, STALE = b"the old content", b"the new content, which is longer", b"of a dead writer"
 HOSTILE = [

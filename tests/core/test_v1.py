@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from sluicegate.errors import Corrupt
-from sluicegate.v1 import V1Checkpoint, decode
+from sluicegate.legacy.v1 import V1Checkpoint, decode
 
 u64 = some.integers(0, 2**64 - 1)
 

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from sluicegate.who import ALIVE, GONE, Who, myself
+from sluicegate.process import ALIVE, GONE, Who, myself
 
 TELL = """
 import json, sys
-from sluicegate.who import myself
+from sluicegate.process import myself
 print(json.dumps(myself().fields()), flush=True)
 sys.stdin.read()
 """
@@ -152,7 +152,7 @@ def test_an_account_without_a_name_is_its_number() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else")
     # Imported before, because nobody may read the project's directory but its owner.
-    become = "import json, os, sluicegate.who; os.setgid(54321), os.setuid(54321)"
+    become = "import json, os, sluicegate.process; os.setgid(54321), os.setuid(54321)"
     fields = in_a_child(become)
     assert fields["user"] == "54321"
 

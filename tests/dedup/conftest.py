@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sluicegate.dedup.producer import IdempotentProducer
+from sluicegate.producer.producer import IdempotentProducer
 from tests.dedup.producers import ID
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluicegate.dedup.producer import IdempotentProducer, Message, Options
-from sluicegate.dedup.producer_files import LOCK
 from sluicegate.dedup.stamp import Stamp
+from sluicegate.producer.producer import IdempotentProducer, Message, Options
+from sluicegate.producer.state import LOCK
 
 ID = "shop/checkout"
 # So that ranges end and segments fill within a few messages.

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.blobs import BlobDamaged, Ref
 from sluicegate.errors import Corrupt, Drifted, Locked
-from sluicegate.gate.changes import COMPACT, DEDUP, StreamChange
-from sluicegate.gate.collect import sweep
-from sluicegate.gate.compact import compact
-from sluicegate.gate.dedup_log import ledger_at
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.stream import Stream
 from sluicegate.journal import Approval
-from sluicegate.who import myself
+from sluicegate.process import myself
+from sluicegate.storage.blobs import BlobDamaged, Ref
+from sluicegate.stream.dedup_log import ledger_at
+from sluicegate.stream.gc import sweep
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import COMPACT, DEDUP, StreamChange
+from sluicegate.stream.operations.compact import compact
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate
 from tests.chain import streams
 from tests.chain.streams import NAME
 from tests.cli.terminal import Terminal

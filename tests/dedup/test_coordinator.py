@@ -13,28 +13,28 @@ import pytest
 
 from sluicegate.dedup.stamp import Stamp
 from sluicegate.errors import NotFound, SplitBrainCommit, StaleGeneration, UsageError
-from sluicegate.gate.changes import DEDUP, StreamChange
-from sluicegate.gate.coordinator import (
+from sluicegate.journal import Approval
+from sluicegate.positions import Positions
+from sluicegate.process import myself
+from sluicegate.storage import LocalStorage
+from sluicegate.stream.append import Epoch
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import DEDUP, StreamChange
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.transactions import (
     AlreadyAborted,
     AlreadyCommitted,
     Coordinator,
     InProgress,
+    Schedule,
     TimedOut,
     TransactionError,
     UnknownTransaction,
 )
-from sluicegate.gate.drafts import Epoch
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.recovery import Schedule
-from sluicegate.gate.stream import Stream
-from sluicegate.journal import Approval
-from sluicegate.positions import Positions
-from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, cut_points
-from sluicegate.who import myself
+from sluicegate.stream.writer import Gate
 from tests.chain.streams import NAME, errors_of, in_memory, make_home, opened
 from tests.conftest import Sg
+from tests.support.faults import Aftermath, cut_points
 
 
 def at(offset: int) -> Positions:

@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from sluicegate.dedup import judge, keys, segment
-from sluicegate.dedup.ledger import (
-    DUPLICATE,
-    EXPIRED,
-    FRESH,
-    Entries,
-    Fork,
-    Ledger,
-    ledger_of,
-    overlap,
-)
+from sluicegate.dedup import keys, segment
+from sluicegate.dedup import ledger as judge
+from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Fork, Ledger, ledger_of
+from sluicegate.dedup.segment import Entries, overlap
 from sluicegate.dedup.stamp import Stamps
 from tests.dedup.batches import Row, batches, stamps
 

@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sluicegate.dedup import batch, intervals, judge, packed, segment
+from sluicegate.dedup import intervals, ledger, segment
+from sluicegate.dedup import intervals as packed
 from sluicegate.dedup.intervals import Intervals, Lookup
 from sluicegate.dedup.keys import Coded
-from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Entries, Ledger, ledger_of
+from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Ledger, ledger_of
+from sluicegate.dedup.segment import Entries
 from sluicegate.dedup.stamp import Stamp, StampInvalid, Stamps
 from tests.dedup.batches import (
     PRODUCERS,
@@ -34,7 +36,7 @@ from tests.dedup.batches import (
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces so small that ordinary examples have several."""
-    monkeypatch.setattr(judge, "_PIECE", 8)
+    monkeypatch.setattr(ledger, "_PIECE", 8)
 
 
 class Model:
@@ -221,7 +223,7 @@ class TestBatches:
         coded = Coded(codes, chance.permutation(1000)[:count])
         numbers = chance.integers(0, 900, len(codes)) + np.where(codes % 2, TOP - 899, seed)
         order = chance.integers(0, 1000, len(codes)) if ordered else None
-        found = batch._from_table(coded, numbers, order)
+        found = ledger._from_table(coded, numbers, order)
         assert found
         runs, *rest = packed.found(coded.by_row(), numbers, order)
         assert found[0].equals(runs)

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.dedup.producer import IdempotentProducer, Options, SequencesExhausted
-from sluicegate.dedup.producer_files import MARKER
-from sluicegate.dedup.producer_segment import MAX_GROUP
-from sluicegate.dedup.producer_state import Ranges
 from sluicegate.dedup.stamp import MAX_PARTITION, MAX_PRODUCER_BYTES, MAX_SEQUENCE, Stamp
 from sluicegate.errors import Locked, NotFound, UsageError
-from sluicegate.storage.faults import Disk
+from sluicegate.producer.outbox import MAX_GROUP
+from sluicegate.producer.producer import IdempotentProducer, Options, SequencesExhausted
+from sluicegate.producer.state import MARKER, Ranges
 from tests.dedup.producers import ID, SMALL, abandon, segments, sent, stamp
+from tests.support.faults import Disk
 
 
 class TestIssue:
@@ -182,7 +181,7 @@ class TestDirectory:
 
     def test_a_second_process_is_refused_with_evidence(self, home: Path) -> None:
         script = (
-            "import sys; from sluicegate.dedup.producer import IdempotentProducer as P\n"
+            "import sys; from sluicegate.producer.producer import IdempotentProducer as P\n"
             "with P.open(sys.argv[1]): print('open', flush=True); sys.stdin.read()"
         )
         with subprocess.Popen(

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.dedup.producer import IdempotentProducer, Options
 from sluicegate.dedup.stamp import Stamp
 from sluicegate.errors import NotFound, StorageFailed
+from sluicegate.producer.producer import IdempotentProducer, Options
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Disk, Killed, cut_points
 from tests.dedup.producers import ID, SMALL, abandon, segments, sent, stamp
+from tests.support.faults import Aftermath, Disk, Killed, cut_points
 
 
 @dataclass
@@ -273,7 +273,7 @@ def test_a_group_whose_fsync_failed_does_not_come_back(home: Path, close: bool) 
 NURSERY = """
 import os, random, signal, sys, time
 from pathlib import Path
-from sluicegate.dedup.producer import IdempotentProducer, Options
+from sluicegate.producer.producer import IdempotentProducer, Options
 from sluicegate.dedup.stamp import Stamp
 
 root, log, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])

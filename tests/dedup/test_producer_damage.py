@@ -12,11 +12,11 @@ from unittest.mock import patch
 import pytest
 
 from sluicegate.codec import Format
-from sluicegate.dedup.producer import IdempotentProducer, Options
-from sluicegate.dedup.producer_files import MARKER, StateDamaged
-from sluicegate.dedup.producer_segment import OutboxDamaged, encode_group
 from sluicegate.dedup.stamp import Stamp
 from sluicegate.errors import Corrupt, UnsupportedFormat
+from sluicegate.producer.outbox import OutboxDamaged, encode_group
+from sluicegate.producer.producer import IdempotentProducer, Options
+from sluicegate.producer.state import MARKER, StateDamaged
 from tests.dedup.producers import ID, SMALL, abandon, segments, sent, stamp
 
 
@@ -185,7 +185,7 @@ class TestDamage:
                 list(producer.pending())
 
     def test_newer_formats_are_not_guessed_at(self, home: Path) -> None:
-        newer = patch("sluicegate.dedup.producer_state.FORMAT", Format("producer", 2, 65536))
+        newer = patch("sluicegate.producer.state.FORMAT", Format("producer", 2, 65536))
         with newer, IdempotentProducer.open(home):
             pass
         with pytest.raises(UnsupportedFormat, match="version 2"):

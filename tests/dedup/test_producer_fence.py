@@ -12,11 +12,12 @@ from unittest.mock import patch
 
 import pytest
 
-from sluicegate.dedup.producer import IdempotentProducer, ProducerFenced
 from sluicegate.dedup.stamp import Stamp
 from sluicegate.errors import Fenced
-from sluicegate.storage.faults import Disk
+from sluicegate.producer.producer import IdempotentProducer
+from sluicegate.producer.state import ProducerFenced
 from tests.dedup.producers import ID, SMALL, abandon, lose_lock, sent, stamp
+from tests.support.faults import Disk
 
 
 class TestFence:
@@ -182,7 +183,7 @@ class TestFence:
 
     def test_a_forked_child_may_not_issue(self, home: Path) -> None:
         script = (
-            "import os, sys; from sluicegate.dedup.producer import IdempotentProducer as P\n"
+            "import os, sys; from sluicegate.producer.producer import IdempotentProducer as P\n"
             "from sluicegate.errors import Fenced\n"
             "producer = P.open(sys.argv[1])\n"
             "if os.fork() == 0:\n"

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sluicegate.dedup.producer import IdempotentProducer, ProducerFenced
 from sluicegate.dedup.stamp import Stamp
-from sluicegate.storage.faults import Aftermath, Disk, Killed
+from sluicegate.producer.producer import IdempotentProducer
+from sluicegate.producer.state import ProducerFenced
 from tests.dedup.producers import ID, SMALL, abandon, lose_lock, sent, stamp
+from tests.support.faults import Aftermath, Disk, Killed
 
 PARTITIONS = (0, 1)
 WINDOW = 12

@@ -12,8 +12,8 @@ import pytest
 
 from sluicegate.dedup import segment
 from sluicegate.dedup.ledger import Ledger
-from sluicegate.gate import segments
-from sluicegate.gate.stream import Stream
+from sluicegate.stream import segments
+from sluicegate.stream.stream import Stream
 from tests.chain import streams
 from tests.dedup.batches import PRODUCERS, TOP, stamps
 

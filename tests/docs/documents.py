@@ -16,7 +16,7 @@ from typing import Any
 from generate import schemas
 
 from sluicegate_cli import table
-from sluicegate_cli.output.sink import ERROR_SCHEMA
+from sluicegate_cli.output.console import ERROR_SCHEMA
 
 WRITES = os.environ.get("SG_SCHEMAS") == "write"
 _BEGINS = re.compile(r"^\{", re.MULTILINE)

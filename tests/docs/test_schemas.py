@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from generate import schemas
 
-from sluicegate import v1
+from sluicegate.legacy import v1
 from sluicegate_cli import table
 from sluicegate_cli.shell import run
 from tests.docs.documents import check, command_of, documents, heed

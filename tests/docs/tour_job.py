@@ -22,24 +22,22 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluicegate.chain.link import Link
 from sluicegate.config import NamedStream, load_config
 from sluicegate.dedup import segment
-from sluicegate.gate.begin import begin, start_of
-from sluicegate.gate.description import describe
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.sink import open_sink
-from sluicegate.gate.source import pins_now
-from sluicegate.gate.stream import open_stream
+from sluicegate.job import tasks
+from sluicegate.job.aggregate import TARGET, fold_shards
+from sluicegate.job.epoch import Epochs, Gated, Told
+from sluicegate.job.work import Folded, Judged, Work
 from sluicegate.journal import Approval
-from sluicegate.log.source import open_source
-from sluicegate.pipeline import tasks
-from sluicegate.pipeline.computing import Told
-from sluicegate.pipeline.epochs import Epochs, Gated
-from sluicegate.pipeline.folding import TARGET, fold_shards
-from sluicegate.pipeline.work import Folded, Judged, Work
 from sluicegate.positions import Positions
-from sluicegate.who import myself
+from sluicegate.process import myself
+from sluicegate.sources.log.source import open_source
+from sluicegate.stream.operations.begin import begin, start_of
+from sluicegate.stream.output import open_sink
+from sluicegate.stream.snapshot import Link
+from sluicegate.stream.spec import describe, pins_now
+from sluicegate.stream.stream import open_stream
+from sluicegate.stream.writer import Gate, Run
 
 _CORES: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 

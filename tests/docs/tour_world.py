@@ -24,13 +24,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from sluicegate.home import MARKER
-from sluicegate.log.log import Log
-from sluicegate.log.writer import LogWriter
-from sluicegate.shards.routing import shards_of
+from sluicegate.process import myself
+from sluicegate.shards.hashing import shards_of
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
+from sluicegate.stream.home import MARKER
 from sluicegate.units import utc
-from sluicegate.who import myself
 
 ROOT = Path(__file__).parents[2]
 PLACES = ("data", "srv", "new")

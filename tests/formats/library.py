@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluicegate.dedup.producer import IdempotentProducer
-from sluicegate.log.log import Log
-from sluicegate.log.producer import LogProducer
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import Positions
+from sluicegate.producer.log_producer import LogProducer
+from sluicegate.producer.producer import IdempotentProducer
+from sluicegate.sources.log.log import Log
 
 Sent = list[tuple[int, int, bytes]]
 """Partition, sequence and payload of messages."""

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sluicegate.chain.link import Kind
-from sluicegate.spark.writer.proc import Proc, Process
+from sluicegate.liveness.proc import Proc, Process
+from sluicegate.stream.snapshot import Kind
 from tests.pipeline.jobs import NAME, Place, check_state
 from tests.pipeline.truth import Truth, records, truth
 

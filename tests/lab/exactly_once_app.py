@@ -15,8 +15,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sluicegate.errors import SluicegateError
-from sluicegate.pipeline.job import Gate
-from sluicegate.spark.submit.outcome import OWN_ERROR
+from sluicegate.job.job import Gate
+from sluicegate.spark.submit.run import OWN_ERROR
 
 _MOMENT = 3.0
 

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sluicegate.log.log import Log
-from sluicegate.log.producer import LogProducer
-from sluicegate.log.writer import LogWriter
+from sluicegate.producer.log_producer import LogProducer
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.writer import LogWriter
 
 NONSENSE = [
     b"{",

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sluicegate.log.producer import LogProducer
+from sluicegate.producer.log_producer import LogProducer
 from tests.lab.environments import ROOT
 
 _LIFE = (1.5, 5.0)

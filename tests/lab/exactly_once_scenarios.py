@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sluicegate.chain.link import Kind
-from sluicegate.pipeline.epochs import STEPS
-from sluicegate.spark.writer.proc import Proc
+from sluicegate.job.epoch import STEPS
+from sluicegate.liveness.proc import Proc
+from sluicegate.stream.snapshot import Kind
 from tests.lab.exactly_once import DRIVER, EVERYBODY, JVM, Killed, _end, kill_job
 from tests.lab.exactly_once_producers import Producers
 from tests.lab.standalone import Cluster

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sluicegate.spark.writer.proc import Proc
+from sluicegate.liveness.proc import Proc
 
 _PATIENCE = 60.0
 _DEPLOY = "org.apache.spark.deploy"

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
 
+from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.view import look_at
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import to_spark
-from sluicegate.spark.checkpoint import look_at
-from sluicegate.spark.offset_log import read_offsets
 from sluicegate.storage import open_storage
 from tests.lab.environments import ROOT, environment
 from tests.submit.jars import build

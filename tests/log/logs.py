@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sluicegate.log import index
-from sluicegate.log.log import Log
-from sluicegate.log.writer import LogWriter
+from sluicegate.sources.log import segment
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.writer import LogWriter
 
 
 @contextmanager
@@ -57,4 +57,4 @@ def read(log: Log, start: int, end: int, partition: int = 0, max_bytes: int = 64
 
 def forget() -> None:
     """As in a new process: nothing is remembered of any segment."""
-    index._marks.clear()
+    segment._marks.clear()

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from sluicegate.chain.link import Manifest
 from sluicegate.config import load_config
 from sluicegate.errors import SluicegateError
-from sluicegate.gate.gate import Gate, check_pins
-from sluicegate.gate.source import pins_now
-from sluicegate.gate.stream import open_stream
-from sluicegate.log.log import Log
-from sluicegate.log.producer import LogProducer
-from sluicegate.log.writer import LogWriter
 from sluicegate.positions import Positions
+from sluicegate.producer.log_producer import LogProducer
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.writer import LogWriter
+from sluicegate.stream.snapshot import Manifest
+from sluicegate.stream.spec import pins_now
+from sluicegate.stream.stream import open_stream
+from sluicegate.stream.writer import Gate, check_pins
 from tests.chain.streams import stamps_of
 from tests.conftest import Sg
 

@@ -22,12 +22,12 @@ from sluicegate.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from sluicegate.log import index
-from sluicegate.log.files import MARKER, LogDamaged, LogReplaced, OutOfRange
-from sluicegate.log.log import Log
-from sluicegate.log.segment import MAX_RECORD
-from sluicegate.log.writer import LogWriter
 from sluicegate.positions import Positions
+from sluicegate.sources.log import segment as index
+from sluicegate.sources.log.layout import MARKER, LogDamaged, LogReplaced, OutOfRange
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.segment import MAX_RECORD
+from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
 from tests.log.logs import filled, forget, held, in_memory, lines, read
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.log.log import Log
-from sluicegate.log.producer import LogProducer
+from sluicegate.producer.log_producer import LogProducer
+from sluicegate.sources.log.log import Log
 from tests.log.logs import forget, held, in_memory
 
 KILLS = 60 if os.environ.get("SG_LAB") == "all" else 8
 
 WRITER = """
 import sys
-from sluicegate.log.writer import LogWriter
+from sluicegate.sources.log.writer import LogWriter
 root, told = sys.argv[1], open(sys.argv[2], "a")
 while True:
     with LogWriter(root, segment_bytes=20_000, patience=30) as writer:
@@ -35,7 +35,7 @@ while True:
 """
 READER = """
 import sys
-from sluicegate.log.log import Log
+from sluicegate.sources.log.log import Log
 log, at, seen = Log.open(sys.argv[1]), 0, 0
 while True:
     end = log.end(0)
@@ -51,7 +51,7 @@ while True:
 """
 PRODUCER = """
 import sys
-from sluicegate.log.producer import LogProducer
+from sluicegate.producer.log_producer import LogProducer
 root, name, total = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with LogProducer.open(root, f"{root}.{name}", name) as producer:
     while (first := producer.next_sequence(0)) < total:

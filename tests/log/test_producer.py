@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 
-from sluicegate.dedup.producer import IdempotentProducer, Options
 from sluicegate.dedup.stamp import Stamp
 from sluicegate.errors import Locked, NotFound, StorageFailed, UsageError
-from sluicegate.log.log import Log
-from sluicegate.log.producer import LogProducer, Sending
-from sluicegate.log.records import Columns, RecordInvalid
-from sluicegate.log.segment import MAX_RECORD
-from sluicegate.log.tail import LogWriterStopped
-from sluicegate.log.writer import LogWriter
+from sluicegate.producer.log_producer import Columns, LogProducer, RecordInvalid, Sending
+from sluicegate.producer.producer import IdempotentProducer, Options
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.segment import MAX_RECORD
+from sluicegate.sources.log.writer import LogWriter, LogWriterStopped
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Disk, cut_points
 from tests.log.logs import forget, held, in_memory
+from tests.support.faults import Aftermath, Disk, cut_points
 
 ID = "shop/checkout"
 EVERYTHING = os.environ.get("SG_LAB") == "all"

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sluicegate.errors import Fenced, Locked, NotFound, StorageFailed, UsageError
-from sluicegate.log.log import Log
-from sluicegate.log.segment import MAX_RECORD
-from sluicegate.log.tail import LogWriterStopped, Tail
-from sluicegate.log.writer import LogWriter
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.segment import MAX_RECORD
+from sluicegate.sources.log.writer import LogWriter, LogWriterStopped, Tail
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Disk, Killed, cut_points
 from tests.log.logs import filled, forget, held, in_memory, lines
+from tests.support.faults import Aftermath, Disk, Killed, cut_points
 
 SMALL = 120
 
@@ -406,7 +405,7 @@ def test_reading_needs_neither_numpy_nor_arrow(root: Path) -> None:
     """Commands look at logs, too, and must start fast."""
     filled(root, 20)
     code = (
-        "import sys; from sluicegate.log.log import Log; log = Log.open(sys.argv[1]);"
+        "import sys; from sluicegate.sources.log.log import Log; log = Log.open(sys.argv[1]);"
         "assert sum(p.count for p in log.read(0, 0, log.end(0))) == 20;"
         "print({'numpy', 'pyarrow', 'portalocker', 'typer'} & set(sys.modules))"
     )

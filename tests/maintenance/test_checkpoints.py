@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint import journal
+from sluicegate.checkpoint.edit_log import old_backups
+from sluicegate.checkpoint.journal import CheckpointJournal
+from sluicegate.checkpoint.rules.state_data import Portion
+from sluicegate.checkpoint.writers import LOCK
 from sluicegate.config import Maintain
 from sluicegate.findings import Severity
 from sluicegate.journal import Approval, NothingToUndo
+from sluicegate.liveness import Evidence
 from sluicegate.locks import FileLock
-from sluicegate.maintenance import memory
-from sluicegate.maintenance.checkpoints import CheckpointCare
-from sluicegate.maintenance.report import Outcome
-from sluicegate.maintenance.steps import Steps
-from sluicegate.spark.change import journal
-from sluicegate.spark.change.backups import old_backups
-from sluicegate.spark.change.journal import CheckpointJournal
-from sluicegate.spark.verify.data import Portion
-from sluicegate.spark.writer import LOCK, Evidence
+from sluicegate.ops import maintenance
+from sluicegate.ops.maintain_checkpoints import CheckpointCare
+from sluicegate.ops.maintenance import Outcome, Steps
+from sluicegate.process import myself
 from sluicegate.storage import open_storage
-from sluicegate.who import myself
 from tests.maintenance.places import make_checkpoint
 from tests.maintenance.week import terms
 
@@ -155,6 +155,6 @@ class TestPortions:
 @pytest.mark.parametrize("content", [b"", b"not a frame", b"\x89SLG\r\n\x1a\n" + bytes(90)])
 def test_a_damaged_memory_is_none(checkpoint: Path, content: bytes) -> None:
     run(checkpoint)
-    (checkpoint / memory.KEY).write_bytes(content)
-    assert memory.load(open_storage(str(checkpoint))) == memory.Memory()
+    (checkpoint / maintenance.KEY).write_bytes(content)
+    assert maintenance.load(open_storage(str(checkpoint))) == maintenance.Memory()
     assert run(checkpoint).findings == []

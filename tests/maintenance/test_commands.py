@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluicegate import codec
 from sluicegate.locks import FileLock
-from sluicegate.maintenance.metrics import METRICS, exposition
-from sluicegate.maintenance.report import Report, Sample, TargetReport
+from sluicegate.ops.maintenance import Report, Sample, TargetReport
+from sluicegate.ops.metrics import METRICS, exposition
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 from tests.log.logs import filled

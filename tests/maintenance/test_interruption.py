@@ -14,19 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.chain.link import MAX_DELTAS
 from sluicegate.config import Maintain
 from sluicegate.findings import has_errors
-from sluicegate.gate.collect import GRACE, look
-from sluicegate.gate.output import DATA
-from sluicegate.gate.sink import open_sink
-from sluicegate.maintenance.report import Outcome
-from sluicegate.maintenance.steps import Steps
+from sluicegate.ops.maintenance import Outcome, Steps
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Cut, _run_cut
+from sluicegate.stream.gc import GRACE, list_garbage
+from sluicegate.stream.output import DATA, open_sink
+from sluicegate.stream.snapshot import MAX_DELTAS
 from tests.chain.streams import NAME, apply, check, go_on, in_memory, made, opened
 from tests.maintenance.week import cared_for, temporary, terms
 from tests.pipeline import sinks
+from tests.support.faults import Aftermath, Cut, _run_cut
 
 ALL = os.environ.get("SG_LAB") == "all"
 TRIED = 14
@@ -118,7 +116,7 @@ def whole(root: Path) -> None:
     stream = opened(root / "home")
     head = check(stream)
     assert head.number - head.floor <= POLICY.keep_links + 2
-    assert not look(stream).swept
+    assert not list_garbage(stream).swept
     assert temporary(root) == []
     assert not list((root / "home" / NAME / "runs").iterdir())
     assert not list((root / "sink" / "_sluicegate" / "trash").rglob("link=*"))

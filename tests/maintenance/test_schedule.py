@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.config import load_config
-from sluicegate.schedule import Installation, commented, cron_line, service_unit, timer_unit
+from sluicegate.ops.setup import Installation, commented, cron_line, service_unit, timer_unit
 from tests.conftest import Sg
 
 README = Path(__file__).parents[2] / "README.md"

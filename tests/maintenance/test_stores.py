@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from sluicegate.config import Maintain
-from sluicegate.maintenance.report import Outcome
-from sluicegate.maintenance.steps import Steps
-from sluicegate.maintenance.stores import StoreCare
 from sluicegate.offsets import LockFileOffsetStore
+from sluicegate.ops.maintain_stores import StoreCare
+from sluicegate.ops.maintenance import Outcome, Steps
 from sluicegate.positions import Position
 from sluicegate.storage import open_storage
 from tests.maintenance.week import Clock, terms

@@ -10,24 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.chain.link import key_of
 from sluicegate.config import Maintain
 from sluicegate.findings import Severity
-from sluicegate.gate.changes import ROLLBACK
-from sluicegate.gate.collect import GRACE
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.output import DATA
-from sluicegate.gate.sealed import shards_of
-from sluicegate.gate.sink import Sink, name_of, open_sink
-from sluicegate.gate.stream import Stream
 from sluicegate.locks import LockMode
-from sluicegate.maintenance import facts
-from sluicegate.maintenance.report import Outcome
-from sluicegate.maintenance.steps import Steps
-from sluicegate.storage.faults import Disk
+from sluicegate.ops import metrics
+from sluicegate.ops.maintenance import Outcome, Steps
+from sluicegate.stream.gc import GRACE
+from sluicegate.stream.operations.changes import ROLLBACK
+from sluicegate.stream.output import DATA, Sink, name_of, open_sink
+from sluicegate.stream.snapshot import key_of
+from sluicegate.stream.state import shards_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate
 from tests.chain.streams import apply, check, in_memory, made, opened, seal, work
 from tests.maintenance.week import cared_for, terms
 from tests.pipeline import sinks
+from tests.support.faults import Disk
 
 EAGER = Maintain(keep=0.0, keep_links=3)
 
@@ -193,7 +191,7 @@ def test_after_a_repair_that_lost_the_newest_link(root: Path, stream: Stream) ->
     newest.write_bytes(b"garbage")
     apply(stream, "repair")
     assert not [f.code for f in run(root).findings if f.severity is Severity.ERROR]
-    samples = {sample.metric for sample in facts.of_stream("clicks", stream)}
+    samples = {sample.metric for sample in metrics.of_stream("clicks", stream)}
     assert {"sluicegate_head_age_seconds", "kafka_consumergroup_current_offset"} <= samples
     with sinks.started(stream, sink):
         """It withdraws what was lost, so there is something in the trash."""

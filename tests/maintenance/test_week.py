@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.config import Maintain
-from sluicegate.gate.stream import Stream
+from sluicegate.stream.stream import Stream
 from tests.chain.streams import check, in_memory
 from tests.maintenance.week import Clock, Week, temporary
 

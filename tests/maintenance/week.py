@@ -14,19 +14,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sluicegate.chain.link import Link, key_of
 from sluicegate.config import Maintain, NamedStream
-from sluicegate.gate.changes import ROLLBACK
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.output import DATA
-from sluicegate.gate.sink import Sink, name_of, open_sink
-from sluicegate.gate.stream import Stream
 from sluicegate.journal import Approval
-from sluicegate.maintenance.report import Outcome
-from sluicegate.maintenance.steps import Budget, Steps, Terms
-from sluicegate.maintenance.streams import StreamCare
-from sluicegate.storage.calls import Calls
-from sluicegate.who import myself
+from sluicegate.ops.maintain_streams import StreamCare
+from sluicegate.ops.maintenance import Budget, Outcome, Steps, Terms
+from sluicegate.process import myself
+from sluicegate.storage.syscalls import Calls
+from sluicegate.stream.operations.changes import ROLLBACK
+from sluicegate.stream.output import DATA, Sink, name_of, open_sink
+from sluicegate.stream.snapshot import Link, key_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate, Run
 from tests.chain.streams import (
     NAME,
     NothingToDo,

@@ -72,7 +72,7 @@ DEFECTS = (
     Defect(
         "nonce-not-compared",
         "a writer whose number was taken by another one believes that its own snapshot is there",
-        "chain/chain.py",
+        "stream/chain.py",
         "        if not created and self.read(link.number).nonce != link.nonce:\n",
         "        if not created and self.read(link.number).number != link.number:\n",
         ("tests/chain/test_gate.py::TestGenesis", "tests/chain/test_gate.py::TestClaim"),
@@ -80,7 +80,7 @@ DEFECTS = (
     Defect(
         "generation-not-compared",
         "a job commits on top of a rollback that it has not seen",
-        "gate/drafts.py",
+        "stream/append.py",
         "        if link.generation != self.epoch.generation:\n",
         "        if link.generation < self.epoch.generation:\n",
         ("tests/chain/test_gate.py::TestSeal::test_stale_generation",),
@@ -88,7 +88,7 @@ DEFECTS = (
     Defect(
         "checksum-not-checked",
         "a flipped bit in a frame is read as if it were true",
-        "core/sluicegate/codec.py",
+        "sluicegate/codec.py",
         "    if _digest(data[:32], body) != header.digest:\n",
         "    if len(_digest(data[:32], body)) != len(header.digest):\n",
         ("tests/core/test_codec.py",),
@@ -96,7 +96,7 @@ DEFECTS = (
     Defect(
         "barrier-after-the-edits",
         "a kill in the middle leaves a checkpoint that Spark starts from",
-        "spark/change/operation.py",
+        "checkpoint/edit.py",
         """    _raise_barrier(storage, record)
     storage.put_if_absent(_key(record, "begun"), b"")
     last = None
@@ -120,7 +120,7 @@ DEFECTS = (
     Defect(
         "barrier-down-too-early",
         "a kill while an edit is undone leaves a checkpoint that Spark starts from",
-        "spark/change/operation.py",
+        "checkpoint/edit.py",
         """    storage.put_if_absent(_key(record, "undone"), b"")
     for file in reversed(record.files):
 """,
@@ -133,7 +133,7 @@ DEFECTS = (
     Defect(
         "undo-forgets-checksums",
         "undo leaves files without the checksums that Hadoop had of them",
-        "spark/change/operation.py",
+        "checkpoint/edit.py",
         "        old = Linked(_kept(record, file)) if file.had_old else None\n",
         """        had = file.had_old and not file.key.endswith(".crc")
         old = Linked(_kept(record, file)) if had else None
@@ -151,7 +151,7 @@ DEFECTS = (
     Defect(
         "completeness-of-shards-left-out",
         "an epoch commits without the state of a shard whose task was lost",
-        "state/backends.py",
+        "state/backend.py",
         "    if silent := sorted(set(shards) - said.keys()):\n",
         "    if silent := sorted(set() - said.keys()):\n",
         ("tests/chain/test_state.py::TestMemory",),
@@ -159,7 +159,7 @@ DEFECTS = (
     Defect(
         "completeness-of-records-left-out",
         "an epoch commits positions of records that no task has read",
-        "pipeline/computing.py",
+        "job/epoch.py",
         """    if counts["read"] != asked:\n""",
         """    if counts["read"] > asked:\n""",
         ("tests/pipeline/test_folding.py",),
@@ -167,7 +167,7 @@ DEFECTS = (
     Defect(
         "withdrawn-epoch-published",
         "readers see the output of an epoch that a rollback has taken away",
-        "gate/sink.py",
+        "stream/output.py",
         "            if self._stream.chain.head().includes(link.number):\n",
         "            if self._stream.chain.head().number >= link.number:\n",
         ("tests/pipeline/test_sink.py::TestRollback",),
@@ -175,7 +175,7 @@ DEFECTS = (
     Defect(
         "living-writer-not-refused",
         "a checkpoint is edited under a running job",
-        "spark/writer/__init__.py",
+        "checkpoint/writers.py",
         "    if verdict is Verdict.QUIET or (accept_possible and",
         "    if verdict is not None or (accept_possible and",
         (
@@ -185,7 +185,7 @@ DEFECTS = (
     Defect(
         "drift-not-checked",
         "an approved plan is applied to something else than what was approved",
-        "core/sluicegate/journal.py",
+        "sluicegate/journal.py",
         """    if moved:
         more = f", and""",
         """    if moved and len(moved) > len(found):
@@ -195,7 +195,7 @@ DEFECTS = (
     Defect(
         "store-lock-not-taken",
         "of two consumers that commit at once one loses its commit",
-        "offsets/lockfile.py",
+        "offsets/store.py",
         """        with lock.hold(timeout=self._patience):
             yield
 """,
@@ -208,7 +208,7 @@ DEFECTS = (
     Defect(
         "newer-state-kept-by-rollback",
         "Spark loads state of batches that were rolled back",
-        "spark/change/rollback.py",
+        "checkpoint/operations/rollback.py",
         """                if file.version > entry.batch + 1:
                     yield from remove_with_sums""",
         """                if file.version > entry.batch + 2:
@@ -218,7 +218,7 @@ DEFECTS = (
     Defect(
         "empty-commit-not-found",
         "verify calls a checkpoint intact from which Spark does not start",
-        "spark/verify/logs.py",
+        "checkpoint/rules/offsets.py",
         "            yield _unreadable(look, rules.COMMIT_EMPTY, e)\n",
         "            del e\n            return\n",
         ("tests/spark/test_lab.py::test_damage",),
@@ -226,7 +226,7 @@ DEFECTS = (
     Defect(
         "secret-shown",
         "a password of the Spark configuration is on the screen, and in the log of the CI",
-        "spark/submit/secrets.py",
+        "spark/submit/command.py",
         """HIDDEN if _NAME.search(key) and value else _masked(value)}""",
         """_masked(value)}""",
         ("tests/submit/test_parts.py",),

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from sluicegate import saved_plan
-from sluicegate.offsets import LockFileOffsetStore, Record, operations, reference
-from sluicegate.offsets.changes import StoreChange
+from sluicegate.offsets import LockFileOffsetStore, Record, legacy, operations
 from sluicegate.offsets.journal import StoreJournal
+from sluicegate.offsets.operations import StoreChange
 from sluicegate.offsets.record import encode
 from sluicegate.positions import Position, Positions
+from sluicegate.process import Who
 from sluicegate.reset import ResetSpec, Scenario, Scope
 from sluicegate.storage import LocalStorage
-from sluicegate.who import Who
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 
@@ -928,7 +928,7 @@ class TestStatus:
             assert [f["code"] for f in document["findings"]] == ["SG-STORE-DAMAGED"]
 
     def test_of_the_reference_layout(self, sg: Sg, tmp_path: Path) -> None:
-        reference.write(str(tmp_path / "old"), Positions({"7": {0: 3, 1: 4}}))
+        legacy.write(str(tmp_path / "old"), Positions({"7": {0: 3, 1: 4}}))
         result = sg("status", "./old")
         assert result.returncode == 0
         assert "standing\treference layout, positions: 2\n" in result.stdout

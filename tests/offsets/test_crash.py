@@ -24,15 +24,15 @@ from sluicegate.errors import NotFound
 from sluicegate.journal import Approval, Entry, review
 from sluicegate.offsets import Commit, Fence, LockFileOffsetStore, StoreDamaged
 from sluicegate.offsets import operations as operation
-from sluicegate.offsets.check import LEFTOVERS, look_at
 from sluicegate.offsets.journal import StoreJournal
-from sluicegate.offsets.lockfile import DEFAULT_VERSIONS, MARKER
+from sluicegate.offsets.store import DEFAULT_VERSIONS, MARKER
+from sluicegate.offsets.verify import LEFTOVERS, look_at
 from sluicegate.plan import Plan
 from sluicegate.positions import Position, Positions
+from sluicegate.process import myself
 from sluicegate.reset import ResetSpec, Scenario
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Disk, Killed, cut_points
-from sluicegate.who import myself
+from tests.support.faults import Aftermath, Disk, Killed, cut_points
 
 CONSUMER, TOPIC = "billing", "orders"
 # A partition that no act touches: what is committed next must not hide what was cut.

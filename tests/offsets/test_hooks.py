@@ -28,9 +28,9 @@ from sluicegate.offsets import (
 )
 from sluicegate.offsets.record import Change
 from sluicegate.positions import Position, Positions
+from sluicegate.process import myself
 from sluicegate.storage import LocalStorage, append_line
-from sluicegate.storage.faults import Aftermath, Disk
-from sluicegate.who import myself
+from tests.support.faults import Aftermath, Disk
 
 SPAWN = multiprocessing.get_context("spawn")
 BILLING = "billing"

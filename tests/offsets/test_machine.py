@@ -30,10 +30,10 @@ from sluicegate.offsets import (
 from sluicegate.offsets import operations as operation
 from sluicegate.offsets.journal import StoreJournal
 from sluicegate.positions import Position, Positions
+from sluicegate.process import myself
 from sluicegate.reset import ResetSpec, Scenario
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Disk, Killed
-from sluicegate.who import myself
+from tests.support.faults import Aftermath, Disk, Killed
 
 # Few and small, so that operations meet each other.
 CONSUMERS = ("billing", "shipping")
@@ -283,7 +283,7 @@ class Machine(RuleBasedStateMachine):
         self.clock = 1_700_000_000.0
         self.resources = ExitStack()
         clock = SimpleNamespace(time=lambda: self.clock)
-        self.resources.enter_context(patch("sluicegate.offsets.base.time", clock))
+        self.resources.enter_context(patch("sluicegate.offsets.store.time", clock))
 
     def teardown(self) -> None:
         self.resources.close()

@@ -18,7 +18,7 @@ from sluicegate import codec
 from sluicegate.errors import Corrupt, UnsupportedFormat
 from sluicegate.offsets.record import FORMAT, Change, Fence, Record, decode, encode
 from sluicegate.positions import MAX_OFFSET, Position, Positions
-from sluicegate.who import Who
+from sluicegate.process import Who
 
 texts = some.text(some.characters(exclude_categories=["Cs"]), max_size=12)
 numbers = some.integers(0, 2**64 - 1)

@@ -20,7 +20,7 @@ from sluicegate.errors import (
     UnsupportedFormat,
 )
 from sluicegate.offsets import LockFileOffsetStore
-from sluicegate.offsets.reference import files, is_reference, plan_write, read, write
+from sluicegate.offsets.legacy import files, is_reference, plan_write, read, write
 from sluicegate.positions import MAX_OFFSET, Positions
 from sluicegate.storage import LocalStorage, open_storage
 

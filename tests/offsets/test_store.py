@@ -45,12 +45,11 @@ from sluicegate.offsets import (
     StoreDamaged,
     Update,
 )
-from sluicegate.offsets.lockfile import CHANGES_KEPT, DEFAULT_VERSIONS
-from sluicegate.offsets.names import Kept
-from sluicegate.offsets.record import FORMAT, Change
+from sluicegate.offsets.record import FORMAT, Change, Kept
+from sluicegate.offsets.store import CHANGES_KEPT, DEFAULT_VERSIONS
 from sluicegate.positions import MAX_OFFSET, Position, Positions, PositionsInvalid
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Disk, Killed, cut_points
+from tests.support.faults import Aftermath, Disk, Killed, cut_points
 
 SPAWN = multiprocessing.get_context("spawn")
 BILLING = "billing"

@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from sluicegate.chain.link import Link
 from sluicegate.config import NamedStream, load_config
 from sluicegate.findings import Severity
-from sluicegate.gate.begin import begin, start_of
-from sluicegate.gate.description import describe
-from sluicegate.gate.gate import Gate as Links
-from sluicegate.gate.query import scan
-from sluicegate.gate.sink import open_sink
-from sluicegate.gate.stream import Stream, open_stream
-from sluicegate.gate.verify import Reading, verify
-from sluicegate.home import MARKER
+from sluicegate.job.epoch import Epochs, Gated, Step
+from sluicegate.job.job import Gate, Settings
 from sluicegate.journal import Approval
-from sluicegate.log.log import Log
-from sluicegate.log.writer import LogWriter
-from sluicegate.pipeline.epochs import Epochs, Gated, Step
-from sluicegate.pipeline.job import Gate, Settings
-from sluicegate.pipeline.source import admitted, complete
+from sluicegate.process import myself
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.spark import admitted, complete
+from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
-from sluicegate.who import myself
+from sluicegate.stream.home import MARKER
+from sluicegate.stream.operations.begin import begin, start_of
+from sluicegate.stream.output import open_sink
+from sluicegate.stream.snapshot import Link
+from sluicegate.stream.spec import describe
+from sluicegate.stream.state import scan
+from sluicegate.stream.stream import Stream, open_stream
+from sluicegate.stream.verify import Reading, verify
+from sluicegate.stream.writer import Gate as Links
 from tests.pipeline.truth import STAMP, Row, Table, Truth, published, records, same, truth
 
 NAME = "clicks"

@@ -9,12 +9,11 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
-from sluicegate.chain.link import Kind, Link
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.history import sound_links
-from sluicegate.gate.output import DATA, KINDS, REJECTS, File, Output, encode
-from sluicegate.gate.sink import Sink, name_of
-from sluicegate.gate.stream import Stream
+from sluicegate.stream.history import sound_links
+from sluicegate.stream.output import DATA, KINDS, REJECTS, File, Output, Sink, encode, name_of
+from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate, Run
 from tests.chain.streams import STEP, epoch_after, offsets_of
 
 Contents = dict[str, str]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from sluicegate.blobs import BlobDamaged
-from sluicegate.chain.link import key_of
-from sluicegate.gate.audit import audit_stream
-from sluicegate.gate.sink import open_sink
+from sluicegate.storage.blobs import BlobDamaged
+from sluicegate.stream.audit import audit_stream
+from sluicegate.stream.output import open_sink
+from sluicegate.stream.snapshot import key_of
 from tests.chain.streams import apply
 from tests.conftest import Sg
 from tests.pipeline.jobs import NAME, Place

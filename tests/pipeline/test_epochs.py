@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sluicegate.chain.link import Kind
-from sluicegate.gate.drafts import RebalanceDraft, Signature
-from sluicegate.gate.gate import Gate as Links
-from sluicegate.gate.rebalance import assignment_at
-from sluicegate.pipeline.epochs import RecordsRejected
+from sluicegate.job.epoch import RecordsRejected
 from sluicegate.positions import Positions, to_spark
 from sluicegate.shards.assignment import encode, from_names
+from sluicegate.stream.append import RebalanceDraft, Signature
+from sluicegate.stream.operations.rebalance import assignment_at
+from sluicegate.stream.snapshot import Kind
+from sluicegate.stream.writer import Gate as Links
 from tests.chain.streams import apply
 from tests.pipeline.jobs import Place
 from tests.pipeline.truth import Row, published

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from sluicegate.config import NamedStream
 from sluicegate.errors import ConfigInvalid
-from sluicegate.gate.description import describe
-from sluicegate.pipeline import folding
-from sluicegate.pipeline.computing import Told, counted
-from sluicegate.pipeline.work import Slice
+from sluicegate.job import aggregate
+from sluicegate.job.epoch import Told, counted
+from sluicegate.job.work import Slice
 from sluicegate.shards.routing import shard_of
 from sluicegate.state import manifest
 from sluicegate.state.backend import EpochIncomplete
+from sluicegate.stream.spec import describe
 from tests.pipeline.truth import Table, aggregated, same
 from tests.pipeline.works import blobs_of, folded, judge, parsed, state_of, work_of
 
@@ -84,7 +84,7 @@ def test_as_dictionaries_say(given: list[list[list[Any]]], shards: int, tasks: i
 
 
 def test_many_events_are_folded_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "_AT_ONCE", 100)
+    monkeypatch.setattr(aggregate, "_AT_ONCE", 100)
     work = work_of(tmp_path, TABLE, judged=False)
     given = [{"user": f"u{n % 7}", "price": n} for n in range(1000)]
     pieces = [parsed(work, given[at : at + 30], first=at) for at in range(0, 1000, 30)]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sluicegate.errors import NotFound, SluicegateError, SplitBrainCommit, UsageError
-from sluicegate.log.log import Log
+from sluicegate.job.epoch import RecordsRejected
+from sluicegate.job.job import Gate
 from sluicegate.offsets import LockFileOffsetStore
-from sluicegate.pipeline.epochs import RecordsRejected
-from sluicegate.pipeline.job import Gate
 from sluicegate.positions import to_spark
-from sluicegate.spark.submit import keys
+from sluicegate.sources.log.log import Log
+from sluicegate.spark.submit import command
 from tests.chain.streams import apply
 from tests.pipeline.jobs import Place
 from tests.pipeline.test_epochs import event, traffic
@@ -49,13 +49,17 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
         each for a, b in zip(starts, ends, strict=True) for each in (("sealed", a), ("told", b))
     ]
     # A second one, as an application of one's own begins it, reads what came meanwhile.
-    told = {keys.STREAM: "clicks", keys.HOME: str(place.home), keys.CONFIG: str(place.config)}
-    for name, value in {**told, keys.AVAILABLE_NOW: "true"}.items():
+    told = {
+        command.STREAM: "clicks",
+        command.HOME: str(place.home),
+        command.CONFIG: str(place.config),
+    }
+    for name, value in {**told, command.AVAILABLE_NOW: "true"}.items():
         spark.conf.set(name, value)
     try:
         Gate.from_conf(spark).run(lambda fresh, _epoch: fresh.where("price >= 0"))
     finally:
-        for name in (*told, keys.AVAILABLE_NOW):
+        for name in (*told, command.AVAILABLE_NOW):
             spark.conf.unset(name)
     place.check()
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sluicegate.blobs import Ref
-from sluicegate.dedup.ledger import Entries, Ledger, ledger_of
-from sluicegate.dedup.segment import decode
+from sluicegate.dedup.ledger import Ledger, ledger_of
+from sluicegate.dedup.segment import Entries, decode
 from sluicegate.dedup.stamp import Stamps
-from sluicegate.gate import segments
-from sluicegate.gate.output import DATA, REJECTS
-from sluicegate.pipeline import tasks
-from sluicegate.pipeline.folding import SEGMENT, TOLD
-from sluicegate.pipeline.judging import Judging
-from sluicegate.pipeline.records import OFFSET, PARTITION, REASON, VALUE, Records
-from sluicegate.pipeline.work import Judged, Work
+from sluicegate.job import tasks
+from sluicegate.job.aggregate import SEGMENT, TOLD
+from sluicegate.job.records import OFFSET, PARTITION, REASON, VALUE, Records
+from sluicegate.job.tasks import Judging
+from sluicegate.job.work import Judged, Work
+from sluicegate.storage.blobs import Ref
+from sluicegate.stream import segments
+from sluicegate.stream.output import DATA, REJECTS
 from tests.pipeline.truth import Row, Table
 from tests.pipeline.works import INCARNATION, blobs_of, judge, parsed, rows_in, work_of
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sluicegate.pipeline.records import OFFSET, PARTITION, REASON, VALUE, Shape, parse
+from sluicegate.job.records import OFFSET, PARTITION, REASON, VALUE, Shape, parse
 from tests.pipeline.truth import Table, event
 
 TABLE = Table(

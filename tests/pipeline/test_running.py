@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from sluicegate.errors import SplitBrainCommit, StorageFailed
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.stream import Stream
-from sluicegate.pipeline import running
-from sluicegate.pipeline.running import Running
+from sluicegate.job import job as running
+from sluicegate.job.job import Running
 from sluicegate.positions import Positions
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate, Run
 from tests.chain.streams import as_run, made, work
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"log":{"0":7}}'

@@ -14,16 +14,27 @@ from typing import Any
 import pytest
 
 from sluicegate import codec
-from sluicegate.chain.link import Link, key_of
 from sluicegate.errors import Corrupt, NotFound, SplitBrainCommit, UsageError
-from sluicegate.gate import collect, trash
-from sluicegate.gate.gate import Gate, Run
-from sluicegate.gate.history import CannotGoBack, sound_links
-from sluicegate.gate.output import DATA, REJECTS, File, Output, encode, read_output
-from sluicegate.gate.sink import PENDING, PUBLISHED, OutputLost, Sink, name_of, open_sink
-from sluicegate.gate.stream import Stream
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.faults import Aftermath, Disk, _run_cut
+from sluicegate.stream import gc
+from sluicegate.stream.history import CannotGoBack, sound_links
+from sluicegate.stream.output import (
+    DATA,
+    PENDING,
+    PUBLISHED,
+    REJECTS,
+    File,
+    Output,
+    OutputLost,
+    Sink,
+    encode,
+    name_of,
+    open_sink,
+    read_output,
+)
+from sluicegate.stream.snapshot import Link, key_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate, Run
 from tests.chain.streams import (
     NAME,
     NothingToDo,
@@ -35,6 +46,7 @@ from tests.chain.streams import (
     opened,
 )
 from tests.pipeline.sinks import Contents, seal, shown, started, wanted, write
+from tests.support.faults import Aftermath, Disk, _run_cut
 
 RUN = "run"
 NONCE = "0" * 32
@@ -318,7 +330,7 @@ class Hazards:
             apply(self._stream, "prune", to=self._chance.randrange(head.floor, head.number + 1))
 
     def empty(self) -> None:
-        trash.empty(self._stream, self._sink, grace=0.0)
+        gc.empty(self._stream, self._sink, grace=0.0)
 
     def damage(self) -> None:
         """A link is damaged, and given up by a repair.
@@ -393,7 +405,7 @@ class TestPrune:
         with started(stream, sink) as run:
             late = seal(run, sink, DATA)
             gate = Gate(stream)
-            collect.prune(gate, 10**6)
+            gc.prune(gate, 10**6)
         assert stream.chain.head().floor == late.number
 
     def test_an_epoch_without_output_needs_nothing(self, stream: Stream, sink: Sink) -> None:
@@ -416,7 +428,7 @@ def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -
     with started(stream, sink):
         check(stream, sink)
     apply(stream, "rollback", to=late.number)
-    assert not trash.empty(stream, sink, grace=0.0)
+    assert not gc.empty(stream, sink, grace=0.0)
     with started(stream, sink):
         check(stream, sink)
     assert len(shown(Path(sink.uri))) == 3

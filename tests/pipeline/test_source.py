@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sluicegate.errors import UsageError
-from sluicegate.log.log import Log, OutOfRange
-from sluicegate.log.writer import LogWriter
-from sluicegate.pipeline.source import LogStreamReader, admitted, complete
 from sluicegate.positions import Positions
+from sluicegate.sources.log.layout import OutOfRange
+from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.spark import LogStreamReader, admitted, complete
+from sluicegate.sources.log.writer import LogWriter
 
 counts = st.lists(st.integers(0, 1000), min_size=1, max_size=8)
 

@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sluicegate.blobs import Blobs
 from sluicegate.config import NamedStream
-from sluicegate.gate.description import describe
-from sluicegate.gate.stream import open_stream
-from sluicegate.pipeline.folding import TOLD, fold_shards
-from sluicegate.pipeline.judging import Judging
-from sluicegate.pipeline.records import Records, Shape, parse
-from sluicegate.pipeline.work import Folded, Judged, Work
+from sluicegate.job.aggregate import TOLD, fold_shards
+from sluicegate.job.records import Records, Shape, parse
+from sluicegate.job.tasks import Judging
+from sluicegate.job.work import Folded, Judged, Work
 from sluicegate.state import manifest
 from sluicegate.state.aggregates import parse as parse_aggregates
 from sluicegate.state.aggregates import rows as shown_rows
+from sluicegate.storage.blobs import Blobs
+from sluicegate.stream.spec import describe
+from sluicegate.stream.stream import open_stream
 from tests.pipeline.truth import Row, Table
 
 INCARNATION = "events@1"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.rebalance import assignment_at
-from sluicegate.gate.stream import Stream
 from sluicegate.shards.assignment import Assignment
 from sluicegate.shards.routing import shard_of
+from sluicegate.stream.operations.rebalance import assignment_at
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate
 from sluicegate_cli import shell
 from tests.chain.streams import errors_of, seal, work
 from tests.cli.terminal import Terminal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.shards.told import percent
+from sluicegate.shards.describe import percent
 from tests.shards.placement import CASES, Moves, modulo, ours, rendezvous
 
 PAGE = Path(__file__).parents[2] / "docs" / "shards.md"

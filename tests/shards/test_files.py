@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from sluicegate.detection import TargetKind, detect
 from sluicegate.errors import Corrupt, Drifted, SluicegateError, UsageError
 from sluicegate.journal import Approval, NothingToUndo
+from sluicegate.process import myself
 from sluicegate.shards import membership, weights
 from sluicegate.shards.assignment import AssignmentInvalid, from_names
-from sluicegate.shards.file_journal import REBALANCE, FileJournal, work_of
+from sluicegate.shards.describe import Proposal
 from sluicegate.shards.files import parse
+from sluicegate.shards.journal import REBALANCE, FileJournal, work_of
 from sluicegate.shards.planner import RebalancePlan, plan
-from sluicegate.shards.proposal import Proposal
-from sluicegate.who import myself
 
 KAFKA: dict[str, Any] = {
     "version": 1,

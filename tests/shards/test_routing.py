@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sluicegate.errors import UsageError
 from sluicegate.shards import hashing
-from sluicegate.shards.routing import fnv1a64, shard_of, shards_of
+from sluicegate.shards.hashing import shards_of
+from sluicegate.shards.routing import fnv1a64, shard_of
 
 # From the reference implementation's own list, http://www.isthe.com/chongo/src/fnv/test_fnv.c
 PUBLISHED = {

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.chain.link import Kind, Link
 from sluicegate.errors import Corrupt, Drifted, StaleVersion, UsageError
-from sluicegate.gate.changes import PRUNE, REBALANCE, ROLLBACK, StreamChange
-from sluicegate.gate.drafts import RebalanceDraft, Signature
-from sluicegate.gate.gate import Gate
-from sluicegate.gate.history import changes
-from sluicegate.gate.journal import StreamJournal
-from sluicegate.gate.rebalance import assignment_at, counts, weights_at
-from sluicegate.gate.stream import Stream
 from sluicegate.journal import Approval, Entry, NothingToUndo
+from sluicegate.process import myself
 from sluicegate.shards import membership
 from sluicegate.shards.assignment import Assignment, encode, from_names
+from sluicegate.shards.describe import HOW, Proposal
 from sluicegate.shards.planner import RebalancePlan, between, plan
-from sluicegate.shards.proposal import HOW, Proposal
 from sluicegate.storage import ReadOnlyStorage
-from sluicegate.who import myself
+from sluicegate.stream.append import RebalanceDraft, Signature
+from sluicegate.stream.history import changes
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import PRUNE, REBALANCE, ROLLBACK, StreamChange
+from sluicegate.stream.operations.rebalance import assignment_at, counts, weights_at
+from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate
 from tests.chain.streams import (
     PARTITIONS,
     apply,

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.shards.assignment import Assignment, from_names
-from sluicegate.shards.planner import plan
-from sluicegate.shards.proposal import Proposal
-from sluicegate.shards.told import (
+from sluicegate.shards.describe import (
     EACH,
+    Proposal,
     actions_of,
     amount,
     consequences_of,
@@ -23,6 +22,7 @@ from sluicegate.shards.told import (
     ranges,
     summary_of,
 )
+from sluicegate.shards.planner import plan
 
 
 @given(st.sets(st.integers(0, 60)), st.integers(1, 8))

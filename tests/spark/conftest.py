@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.spark.change import journal
-from sluicegate.spark.writer import Evidence
+from sluicegate.checkpoint import journal
+from sluicegate.liveness import Evidence
 from tests.lab.environments import cached
 
 

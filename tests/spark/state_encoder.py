@@ -11,7 +11,7 @@ import zlib
 from base64 import b85decode
 from collections.abc import Iterable, Sequence
 
-from sluicegate.spark.state_files import StateKind
+from sluicegate.checkpoint.format.state_data import StateKind
 
 Record = tuple[int, bytes, bytes | None]
 """Type byte, key, and value (None if deleted); plain records have only puts and deletes."""

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint import edit
+from sluicegate.checkpoint.file_edits import Place
+from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.journal import CheckpointJournal
+from sluicegate.checkpoint.operations.relocate import plan_relocate, plan_seed, relocate, seed
+from sluicegate.checkpoint.operations.repair import diagnose
+from sluicegate.checkpoint.operations.reset import wanted_offsets
+from sluicegate.checkpoint.verify import verify
+from sluicegate.checkpoint.view import Standing, look_at
 from sluicegate.errors import Drifted, NotFound, SluicegateError
 from sluicegate.findings import Severity
 from sluicegate.journal import Approval
 from sluicegate.plan import Plan
 from sluicegate.positions import Position, Positions
+from sluicegate.process import myself
 from sluicegate.reset import ResetRefused, ResetSpec, Scenario
-from sluicegate.spark.change import operation
-from sluicegate.spark.change.edits import Place
-from sluicegate.spark.change.fresh import plan_relocate, plan_seed, relocate, seed
-from sluicegate.spark.change.journal import CheckpointJournal
-from sluicegate.spark.change.repair import diagnose
-from sluicegate.spark.change.reset import wanted_offsets
-from sluicegate.spark.checkpoint import Standing, look_at
-from sluicegate.spark.offset_log import read_offsets
-from sluicegate.spark.verify import verify
 from sluicegate.storage import LocalStorage, Storage, open_storage
-from sluicegate.storage.faults import Aftermath, Cut, cut_points
-from sluicegate.who import myself
 from tests.lab.recipes import RECIPES
 from tests.spark.damage import DAMAGES, Damage, Inapplicable, Made
+from tests.support.faults import Aftermath, Cut, cut_points
 
 pytestmark = pytest.mark.usefixtures("no_writers")
 
@@ -393,10 +393,10 @@ def test_an_undo_cut_at_every_call(lab: Path, tmp_path: Path) -> None:
 
     half_back = 0
     for cut in cut_points(tmp_path / "undo", prepare, act, (Aftermath.KILL, Aftermath.POWER_LOSS)):
-        stuck = operation.interrupted({Place.CHECKPOINT: LocalStorage(cut.root)})
+        stuck = edit.interrupted({Place.CHECKPOINT: LocalStorage(cut.root)})
         if stuck is None:
             assert tree(cut.root) == before, f"Spark could start: {cut}"
-        elif stuck.progress is operation.Progress.HALF_BACK:
+        elif stuck.progress is edit.Progress.HALF_BACK:
             half_back += 1
             act(LocalStorage(cut.root))
             assert tree(cut.root) == before, cut
@@ -436,7 +436,7 @@ def _outcome(
 def _check_cut(cut: Cut, before: Tree, after: Tree, tmp_path: Path) -> bool:
     found = tree(cut.root)
     storage = LocalStorage(cut.root)
-    stuck = operation.interrupted({Place.CHECKPOINT: storage})
+    stuck = edit.interrupted({Place.CHECKPOINT: storage})
     if stuck is None:
         assert found in (before, after), cut
         assert found == after or not cut.acknowledged, cut

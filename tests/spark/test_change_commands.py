@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.spark.checkpoint import look_at
+from sluicegate.checkpoint.view import look_at
 from sluicegate.storage import open_storage
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg

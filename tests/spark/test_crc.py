@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluicegate.checkpoint.format.checksums import (
+    check_hidden,
+    check_visible,
+    hidden_name,
+    visible_name,
+)
+from sluicegate.checkpoint.format.state_data import StateKind
 from sluicegate.errors import Corrupt, UnsupportedFormat
-from sluicegate.spark.crc import check_hidden, check_visible, hidden_name, visible_name
-from sluicegate.spark.state_files import StateKind
 from tests.spark import state_encoder as enc
 
 # A changelog that Spark 4.3.0 wrote, and the two checksum files that it wrote beside it.

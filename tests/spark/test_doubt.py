@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from sluicegate import saved_plan
+from sluicegate.checkpoint import edit
+from sluicegate.checkpoint.journal import CheckpointJournal
+from sluicegate.checkpoint.operations import relocate
+from sluicegate.checkpoint.verify import verify
 from sluicegate.errors import Drifted
 from sluicegate.journal import Approval, Entry, review
 from sluicegate.plan import Plan
-from sluicegate.spark.change import fresh, operation
-from sluicegate.spark.change.journal import CheckpointJournal
-from sluicegate.spark.verify import verify
+from sluicegate.process import myself
 from sluicegate.storage import open_storage
-from sluicegate.who import myself
 from tests.conftest import Sg
 
 pytestmark = pytest.mark.usefixtures("no_writers")
@@ -141,7 +142,7 @@ def test_a_saved_plan_that_was_not_carried_out(
 
     with monkeypatch.context() as patch:
         step = "_raise_barrier" if stage == "not begun" else "_put_in_place"
-        patch.setattr(operation, step, killed)
+        patch.setattr(edit, step, killed)
         with pytest.raises(KeyboardInterrupt):
             journal.apply(found, approval)
     if stage == "not begun":
@@ -158,7 +159,7 @@ def test_a_saved_plan_that_was_not_carried_out(
     if stage == "half way":
         # A copy of it could be neither finished nor taken back.
         with pytest.raises(Drifted, match="was interrupted"):
-            fresh.plan_relocate(open_storage(str(made.root)), str(tmp_path / "copy"), {})
+            relocate.plan_relocate(open_storage(str(made.root)), str(tmp_path / "copy"), {})
 
 
 def test_what_keeps_spark_from_a_torn_checkpoint_is_not_repaired_away(tmp_path: Path) -> None:

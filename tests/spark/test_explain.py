@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.spark.explain import Explanation, explain, reader
-from sluicegate.spark.explain.cause import Cause
+from sluicegate.spark.explain.patterns import Cause
 from sluicegate_cli import table
 from tests.spark.explain_samples import (
     ABBREVIATED,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.errors import Drifted, SluicegateError
-from sluicegate.journal import Approval
-from sluicegate.positions import Position, Positions
-from sluicegate.spark.change.fresh import (
+from sluicegate.checkpoint.barrier import NotComplete
+from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.journal import CheckpointJournal
+from sluicegate.checkpoint.operations.relocate import (
     parse_offset,
     plan_relocate,
     plan_seed,
@@ -20,14 +20,14 @@ from sluicegate.spark.change.fresh import (
     write_copy,
     write_seed,
 )
-from sluicegate.spark.change.journal import CheckpointJournal
-from sluicegate.spark.change.unfinished import NotComplete
-from sluicegate.spark.checkpoint import Standing, look_at
-from sluicegate.spark.offset_log import read_offsets
-from sluicegate.spark.verify import verify
+from sluicegate.checkpoint.verify import verify
+from sluicegate.checkpoint.view import Standing, look_at
+from sluicegate.errors import Drifted, SluicegateError
+from sluicegate.journal import Approval
+from sluicegate.positions import Position, Positions
+from sluicegate.process import myself
 from sluicegate.storage import LocalStorage, open_storage
-from sluicegate.storage.faults import Aftermath, Cut, cut_points
-from sluicegate.who import myself
+from tests.support.faults import Aftermath, Cut, cut_points
 
 pytestmark = pytest.mark.usefixtures("no_writers")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.inspect import inspect
+from sluicegate.checkpoint.verify import verify
+from sluicegate.checkpoint.view import Standing
 from sluicegate.findings import Finding, Severity
-from sluicegate.spark.checkpoint import Standing
-from sluicegate.spark.inspect import inspect
-from sluicegate.spark.verify import verify
 from sluicegate.storage import open_storage
 from tests.lab.recipes import RECIPES
 from tests.spark.damage import DAMAGES, Damage, Inapplicable, Made

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat
-from sluicegate.positions import Positions
-from sluicegate.spark.checkpoint import operator_ids, read_query_id
-from sluicegate.spark.commit_log import read_commit
-from sluicegate.spark.file_log import (
+from sluicegate.checkpoint.format.commit_log import read_commit
+from sluicegate.checkpoint.format.file_log import (
     LogSize,
     measure,
     missing_files,
@@ -20,9 +17,12 @@ from sluicegate.spark.file_log import (
     read_sink_files,
     read_source_files,
 )
-from sluicegate.spark.log import LogListing, list_log
-from sluicegate.spark.offset_log import OffsetKind, read_offsets
-from sluicegate.spark.operators import read_operator
+from sluicegate.checkpoint.format.log import LogListing, list_log
+from sluicegate.checkpoint.format.offset_log import OffsetKind, read_offsets
+from sluicegate.checkpoint.format.operators import read_operator
+from sluicegate.checkpoint.view import operator_ids, read_query_id
+from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat
+from sluicegate.positions import Positions
 from sluicegate.storage import LocalStorage
 from tests.spark.fuzz import feed
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.journal import CheckpointJournal
+from sluicegate.checkpoint.verify import verify
 from sluicegate.journal import Approval
-from sluicegate.spark.change.journal import CheckpointJournal
-from sluicegate.spark.verify import verify
+from sluicegate.process import myself
 from sluicegate.storage import open_storage
-from sluicegate.who import myself
 
 pytestmark = pytest.mark.usefixtures("no_writers")
 

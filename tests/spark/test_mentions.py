@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.spark.writer.mentions import Mention, mention
+from sluicegate.liveness.jvm import Mention, mention
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluicegate.spark.change.paths import Mover, as_uri
+from sluicegate.checkpoint.paths import Mover, as_uri
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.inspect import inspect
+from sluicegate.checkpoint.verify import verify
 from sluicegate.findings import Finding, Severity
-from sluicegate.spark.inspect import inspect
-from sluicegate.spark.verify import verify
 from sluicegate.storage import open_storage
 
 JOB = Path(__file__).parents[1] / "lab" / "running.py"

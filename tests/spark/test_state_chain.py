@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.errors import Corrupt
-from sluicegate.spark.state_chain import (
+from sluicegate.checkpoint.format.state_data import LineageItem, StateKind
+from sluicegate.checkpoint.format.state_store import (
     Chain,
     Missing,
     Provider,
@@ -25,7 +25,7 @@ from sluicegate.spark.state_chain import (
     sort_names,
     state_versions,
 )
-from sluicegate.spark.state_files import LineageItem, StateKind
+from sluicegate.errors import Corrupt
 from sluicegate.storage import LocalStorage
 from tests.spark import state_encoder as enc
 

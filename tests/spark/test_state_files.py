@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluicegate.checkpoint.format.state_data import (
+    LineageItem,
+    Payload,
+    StateKind,
+    read_lineage,
+    scan,
+)
+from sluicegate.checkpoint.format.state_store import parse_name
 from sluicegate.errors import Corrupt, UnsupportedFormat
-from sluicegate.spark.state_chain import parse_name
-from sluicegate.spark.state_files import LineageItem, Payload, StateKind, read_lineage, scan
 from tests.spark import state_encoder as enc
 from tests.spark.state_encoder import DELETE, DELETE_RANGE, MERGE, PUT, Record
 

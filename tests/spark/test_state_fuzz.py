@@ -21,12 +21,17 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.format.checksums import check_hidden, check_visible
+from sluicegate.checkpoint.format.lz4block import blocks
+from sluicegate.checkpoint.format.rocksdb import read_zip
+from sluicegate.checkpoint.format.state_data import StateKind, read_lineage, scan
+from sluicegate.checkpoint.format.state_store import (
+    chain,
+    chain_by_lineage,
+    sort_names,
+    state_versions,
+)
 from sluicegate.errors import SluicegateError
-from sluicegate.spark.crc import check_hidden, check_visible
-from sluicegate.spark.lz4block import blocks
-from sluicegate.spark.rocksdb_files import read_zip
-from sluicegate.spark.state_chain import chain, chain_by_lineage, sort_names, state_versions
-from sluicegate.spark.state_files import StateKind, read_lineage, scan
 from tests.spark import state_encoder as enc
 
 ROOT = Path(__file__).parents[2]

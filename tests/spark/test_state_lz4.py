@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluicegate.checkpoint.format.lz4block import Torn, blocks
 from sluicegate.errors import Corrupt, UnsupportedFormat
-from sluicegate.spark.lz4block import Torn, blocks
 from tests.spark import state_encoder as enc
 
 RAW = b"the quick brown fox, the quick brown fox, the quick brown fox"
@@ -132,8 +132,8 @@ def test_other_codecs_are_not_judged(start: bytes, codec: str) -> None:
 
 def test_the_libraries_are_imported_only_when_needed() -> None:
     code = (
-        "import sys, sluicegate.spark.state_chain, sluicegate.spark.crc, "
-        "sluicegate.spark.rocksdb_files; "
+        "import sys, sluicegate.checkpoint.format.state_store, "
+        "sluicegate.checkpoint.format.checksums, sluicegate.checkpoint.format.rocksdb; "
         "print([m for m in ('lz4', 'xxhash', 'google_crc32c', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluicegate.checkpoint.format.rocksdb import RocksSnapshot, SharedFile, read_zip, shared_faults
+from sluicegate.checkpoint.format.state_data import StateKind
+from sluicegate.checkpoint.format.state_store import parse_name
 from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat
-from sluicegate.spark.rocksdb_files import RocksSnapshot, SharedFile, read_zip, shared_faults
-from sluicegate.spark.state_chain import parse_name
-from sluicegate.spark.state_files import StateKind
 from sluicegate.storage import LocalStorage
 from tests.spark import state_encoder as enc
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.view import look_at
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import Positions
-from sluicegate.spark.checkpoint import look_at
 from sluicegate.storage import open_storage
 from tests.conftest import Sg
 from tests.submit.jars import build, can_build

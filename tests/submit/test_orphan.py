@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.view import look_at
 from sluicegate.offsets import LockFileOffsetStore
-from sluicegate.spark.checkpoint import look_at
 from sluicegate.storage import open_storage
 from tests.conftest import Sg
 from tests.submit.conftest import APPS

@@ -11,20 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.errors import Fenced, NotFound, UsageError
-from sluicegate.gate.starting import is_elsewhere
-from sluicegate.spark.submit import Progress, Request, parse_conf, parse_list
-from sluicegate.spark.submit.command import build
-from sluicegate.spark.submit.launcher import find_spark_submit
-from sluicegate.spark.submit.outcome import OWN_ERROR, OWN_HINT, Outcome, Tally, read_failure
-from sluicegate.spark.submit.process import Ended
-from sluicegate.spark.submit.progress import ProgressPipe, decode, encode
-from sluicegate.spark.submit.properties import private_file, render, settings_in
-from sluicegate.spark.submit.secrets import (
+from sluicegate.spark.submit.command import (
+    Request,
     Secrets,
+    build,
     is_private,
+    parse_conf,
+    parse_list,
+    private_file,
+    render,
+    settings_in,
     shown_arguments,
     shown_setting,
 )
+from sluicegate.spark.submit.launcher import find_spark_submit
+from sluicegate.spark.submit.process import Ended
+from sluicegate.spark.submit.progress import Progress, ProgressPipe, decode, encode
+from sluicegate.spark.submit.run import OWN_ERROR, OWN_HINT, Outcome, Tally, read_failure
+from sluicegate.spark.submit.stream import is_elsewhere
 
 JAAS = 'org.apache.kafka.PlainLoginModule required username="me" password="geheim";'
 

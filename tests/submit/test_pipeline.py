@@ -14,12 +14,11 @@ import pytest
 
 import sluicegate
 from sluicegate.errors import NotFound
+from sluicegate.job.listener import OffsetsListener, end_positions
+from sluicegate.job.progress import Reports
 from sluicegate.offsets import Fence, LockFileOffsetStore
-from sluicegate.pipeline import OffsetsListener
-from sluicegate.pipeline.offsets_listener import end_positions
-from sluicegate.pipeline.reports import Reports
 from sluicegate.positions import to_spark
-from sluicegate.spark.submit import keys
+from sluicegate.spark.submit import command
 from sluicegate.spark.submit.progress import Progress, ProgressPipe
 
 ONE, TWO = UUID(int=1), UUID(int=2)
@@ -28,7 +27,7 @@ ONE, TWO = UUID(int=1), UUID(int=2)
 def session(**conf: str) -> Any:
     """As much of a Spark session as is asked."""
     added: list[Any] = []
-    values = {keys.PREFIX + name: value for name, value in conf.items()}
+    values = {command.PREFIX + name: value for name, value in conf.items()}
     streams = SimpleNamespace(addListener=added.append)
     return SimpleNamespace(conf=values, streams=streams, added=added)
 

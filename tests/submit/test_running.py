@@ -23,7 +23,7 @@ from tests.submit.conftest import write_checkpoint
 LOGS = Path(__file__).parents[1] / "spark" / "logs"
 REPORT = """
 import os, time
-from sluicegate.pipeline.reports import Reports
+from sluicegate.job.progress import Reports
 from sluicegate.spark.submit import Progress
 path = [c for c in os.environ["CONFS"].splitlines() if "progress=" in c][0].split("=", 1)[1]
 reports = Reports(path)

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.view import look_at
+from sluicegate.checkpoint.writers import ENDED, WINDOW, signs_of_life
 from sluicegate.errors import Corrupt
+from sluicegate.liveness import Verdict
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import to_spark
-from sluicegate.spark.checkpoint import look_at
-from sluicegate.spark.offset_log import read_offsets
-from sluicegate.spark.writer import ENDED, WINDOW, Verdict, signs_of_life
 from sluicegate.storage import open_storage
 from tests.conftest import Sg
 from tests.submit.conftest import APPS

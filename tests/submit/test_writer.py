@@ -12,18 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.writers import LOCK, WINDOW, refuse_living, settle, signs_of_life
 from sluicegate.errors import Locked
+from sluicegate.liveness import Evidence, Verdict
+from sluicegate.liveness.proc import Proc
 from sluicegate.locks import FileLock
-from sluicegate.spark.writer import (
-    LOCK,
-    WINDOW,
-    Evidence,
-    Verdict,
-    refuse_living,
-    settle,
-    signs_of_life,
-)
-from sluicegate.spark.writer.proc import Proc
 from sluicegate.storage import LocalStorage, open_storage
 from tests.submit.conftest import QUERY, FakeJvm, make_old
 

@@ -16,8 +16,8 @@ from sluicegate.plan import Plan, Subject
 from sluicegate.saved_plan import SavedPlan, load
 from sluicegate.target import Target
 from sluicegate_cli.options import WriterGoneOption
+from sluicegate_cli.output.plan import plan_view
 from sluicegate_cli.session import Session
-from sluicegate_cli.views.plan import plan_view
 
 CHANGES = True
 EXAMPLES = (

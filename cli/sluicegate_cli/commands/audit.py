@@ -7,17 +7,64 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
+from sluicegate.checkpoint.audit import Audit, audit
 from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
-from sluicegate.moments import parse_moment
-from sluicegate.spark.audit import Audit, audit
+from sluicegate.stream.audit import AuditedEpoch, StreamAudit
 from sluicegate.target import Target
+from sluicegate.units import parse_moment
 from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
 from sluicegate_cli.output import Table, View
+from sluicegate_cli.output.checkpoint import moment
+from sluicegate_cli.output.result import Cell
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import stream_of
-from sluicegate_cli.views.checkpoint import moment
+
+_COUNTS = ("read", "applied", "duplicates", "rejected", "written")
+_SHOWN = 50
+
+
+def stream_audit_view(uri: str, result: StreamAudit) -> View:
+    """Every epoch with its counts; on a screen only the newest, and the sum of all."""
+    columns = ("epoch", "link", "sealed", *_COUNTS)
+    left_out = len(result.epochs) - _SHOWN
+    lines = [f"{left_out:,} older epochs are not shown; see --json."] if left_out > 0 else []
+    return View(
+        schema="sluicegate.audit-stream",
+        document={"stream": uri, "epochs": [_document(each) for each in result.epochs]},
+        tables=[Table(columns, [_row(each) for each in result.epochs[-_SHOWN:]])],
+        findings=tuple(result.findings),
+        lines=[*lines, f"{uri}: {units.counted(len(result.epochs), 'epoch')}; {_sum(result)}."],
+    )
+
+
+def _sum(result: StreamAudit) -> str:
+    if has_errors(result.findings):
+        return "something does not add up; see the findings"
+    total = {name: result.total(name) for name in _COUNTS}
+    return (
+        f"{total['read']:,} read = {total['applied']:,} applied + {total['duplicates']:,} "
+        f"duplicates + {total['rejected']:,} rejected, in every epoch"
+    )
+
+
+def _row(epoch: AuditedEpoch) -> tuple[Cell, ...]:
+    counts = epoch.counts or {"applied": epoch.events}
+    sealed = units.utc(epoch.link.created_at)
+    return (epoch.link.epoch, epoch.link.number, sealed, *(counts.get(name) for name in _COUNTS))
+
+
+def _document(epoch: AuditedEpoch) -> dict[str, object]:
+    return {
+        "epoch": epoch.link.epoch,
+        "link": epoch.link.number,
+        "sealed_at": units.utc(epoch.link.created_at),
+        "moved": epoch.moved,
+        "events": epoch.events,
+        "counts": epoch.counts,
+    }
+
 
 EXAMPLES = (
     ("audit orders --since 2026-11-15T22:00:00Z", "did last night lose or double anything?"),
@@ -62,9 +109,8 @@ def _audit_stream(
     session: Session, target: Target, sink: str | None, since: str | None, *, read_data: bool
 ) -> int:
     # Imported here: a checkpoint's audit needs none of it.
-    from sluicegate.gate.audit import audit_stream
-    from sluicegate.gate.sink import look_at_sink
-    from sluicegate_cli.views.audit import stream_audit_view
+    from sluicegate.stream.audit import audit_stream
+    from sluicegate.stream.output import look_at_sink
 
     stream = stream_of(target)
     named = session.config.streams.get(target.configured_name or stream.name)

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.chain.link import Link
+from sluicegate.checkpoint.inspect import Point, compare, read_point
 from sluicegate.detection import TargetKind
-from sluicegate.gate import diff as streams
-from sluicegate.gate.stream import Stream
-from sluicegate.spark.diff import Difference, Point, compare, read_point
+from sluicegate.stream import inspect as streams
+from sluicegate.stream.snapshot import Link
+from sluicegate.stream.stream import Stream
+from sluicegate.target import Difference
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import stream_of

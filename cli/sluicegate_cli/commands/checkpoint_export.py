@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.gate.reference import plan_write_v1, to_v1, write_v1
+from sluicegate.stream.operations.import_v1 import plan_write_v1, to_v1, write_v1
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import stream_of

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from sluicegate.errors import NotFound
-from sluicegate.gate.begin import begin_from_v1, plan_begin_from_v1
-from sluicegate.gate.changes import IMPORT, StreamChange
-from sluicegate.gate.reference import read_v1
+from sluicegate.stream.operations.begin import begin_from_v1, plan_begin_from_v1
+from sluicegate.stream.operations.changes import IMPORT, StreamChange
+from sluicegate.stream.operations.import_v1 import read_v1
 from sluicegate_cli.options import ForceOption
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import change_stream

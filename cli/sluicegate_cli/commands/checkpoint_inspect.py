@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.inspect import inspect
 from sluicegate.detection import TargetKind
-from sluicegate.spark.inspect import inspect
 from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, TargetArgument, refuse_option
 from sluicegate_cli.output import View
+from sluicegate_cli.output.checkpoint import inspect_view
 from sluicegate_cli.session import Session
-from sluicegate_cli.views.checkpoint import inspect_view
 
 EXAMPLES = (
     ("checkpoint inspect /data/orders/checkpoint", "by path; Spark need not be installed"),
@@ -48,10 +48,10 @@ def run(
 
 
 def _view(target: Target, link: int | None) -> View:
-    from sluicegate.gate import inspect as streams
-    from sluicegate.gate.reference import read_v1
+    from sluicegate.stream import inspect as streams
+    from sluicegate.stream.operations.import_v1 import read_v1
+    from sluicegate_cli.output.stream import stream_view, v1_view
     from sluicegate_cli.streams import stream_of
-    from sluicegate_cli.views.stream import stream_view, v1_view
 
     if target.kind is TargetKind.V1_CHECKPOINT:
         return v1_view(target.uri, read_v1(target.uri)[0])

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.inspect import Batch, read_batches
+from sluicegate.checkpoint.view import look_at
 from sluicegate.detection import TargetKind
-from sluicegate.spark.batches import Batch, read_batches
-from sluicegate.spark.checkpoint import look_at
 from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View
+from sluicegate_cli.output.checkpoint import moment, offset_document, offset_text
 from sluicegate_cli.session import Session
-from sluicegate_cli.views.checkpoint import moment, offset_document, offset_text
 
 EXAMPLES = (
     ("checkpoint list orders", "the newest 20 batches"),
@@ -44,9 +44,9 @@ def run(
 
 
 def _links(target: Target, last: int) -> View:
-    from sluicegate.gate.inspect import recent
+    from sluicegate.stream.inspect import recent
+    from sluicegate_cli.output.stream import links_view
     from sluicegate_cli.streams import stream_of
-    from sluicegate_cli.views.stream import links_view
 
     stream = stream_of(target)
     head = stream.chain.head()

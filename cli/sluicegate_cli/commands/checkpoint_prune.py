@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from sluicegate.errors import UsageError
-from sluicegate.gate.changes import PRUNE, StreamChange
-from sluicegate.gate.collect import Retention
-from sluicegate.moments import parse_duration
+from sluicegate.stream.gc import Retention
+from sluicegate.stream.operations.changes import PRUNE, StreamChange
+from sluicegate.units import parse_duration
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import change_stream, stream_of

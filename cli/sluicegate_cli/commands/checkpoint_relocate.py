@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.operations.relocate import cut_over, plan_relocate, relocate
+from sluicegate.checkpoint.paths import parse_moves
+from sluicegate.checkpoint.verify import verify
+from sluicegate.checkpoint.writers import WriterAlive, refuse_living
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
-from sluicegate.spark.change.fresh import cut_over, parse_moves, plan_relocate, relocate
-from sluicegate.spark.verify import verify
-from sluicegate.spark.writer import Verdict, WriterAlive, refuse_living
+from sluicegate.liveness import Verdict
 from sluicegate.storage import Storage, local_root, open_storage
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session

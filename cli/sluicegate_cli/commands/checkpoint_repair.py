@@ -9,8 +9,8 @@ import typer
 
 from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
-from sluicegate.gate.changes import REPAIR, StreamChange
 from sluicegate.positions import to_spark
+from sluicegate.stream.operations.changes import REPAIR, StreamChange
 from sluicegate_cli.checkpoints import checkpoint_journal, named_sink
 from sluicegate_cli.options import (
     AsOption,

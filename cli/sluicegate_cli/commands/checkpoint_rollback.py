@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.operations.rollback import batch_at
 from sluicegate.detection import TargetKind
 from sluicegate.errors import UsageError
-from sluicegate.gate.changes import ROLLBACK, StreamChange
-from sluicegate.gate.history import link_at
-from sluicegate.moments import parse_moment
-from sluicegate.spark.change.rollback import batch_at
+from sluicegate.stream.history import link_at
+from sluicegate.stream.operations.changes import ROLLBACK, StreamChange
 from sluicegate.target import Target
+from sluicegate.units import parse_moment
 from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal, named_sink
 from sluicegate_cli.options import (
     AsOption,

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.operations.relocate import Start, parse_offset, plan_seed, seed
 from sluicegate.errors import UsageError
 from sluicegate.positions import PositionsForm
-from sluicegate.spark.change.fresh import Start, parse_offset, plan_seed, seed
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import read_positions
 

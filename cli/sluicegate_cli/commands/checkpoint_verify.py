@@ -6,20 +6,20 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.verify import verify
 from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import Finding, Severity, has_errors
-from sluicegate.gate import verify as streams
-from sluicegate.gate.reference import read_v1
-from sluicegate.gate.verify import Reading, Subset
-from sluicegate.moments import parse_duration
-from sluicegate.spark.verify import verify
+from sluicegate.stream import verify as streams
+from sluicegate.stream.operations.import_v1 import read_v1
+from sluicegate.stream.verify import Reading, Subset
 from sluicegate.target import Target
+from sluicegate.units import parse_duration
 from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, refuse_option
 from sluicegate_cli.output import View
+from sluicegate_cli.output.stream import verified_view
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import stream_of
-from sluicegate_cli.views.stream import verified_view
 
 EXAMPLES = (
     ("checkpoint verify /data/orders/checkpoint", "logs, state files by name, source logs"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sluicegate.dedup.stamp import Stamp
-from sluicegate.gate.dedup_log import Answer, ask
+from sluicegate.stream.dedup_log import Answer, ask
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session

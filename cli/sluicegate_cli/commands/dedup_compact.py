@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.gate.changes import DEDUP, StreamChange
-from sluicegate.moments import parse_duration
+from sluicegate.stream.operations.changes import DEDUP, StreamChange
+from sluicegate.units import parse_duration
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import change_stream

@@ -8,7 +8,7 @@ from shlex import quote
 import typer
 
 from sluicegate import units
-from sluicegate.gate.dedup_log import LogStats, look
+from sluicegate.stream.dedup_log import LogStats, look
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session

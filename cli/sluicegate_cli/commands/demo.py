@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from sluicegate import demo, units
+from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
+from sluicegate.ops import demo
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 

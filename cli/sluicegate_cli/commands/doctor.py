@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from sluicegate import doctor
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
+from sluicegate.ops import doctor
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 

@@ -10,10 +10,10 @@ import typer
 
 from sluicegate.config import FILE_NAME
 from sluicegate.errors import NotFound, UsageError
-from sluicegate.gate.begin import begin, plan_begin, start_of
-from sluicegate.init import apply_init, plan_init, plan_store
-from sluicegate.log.source import BrokerNeeded
+from sluicegate.ops.setup import apply_init, plan_init, plan_store
 from sluicegate.positions import Positions
+from sluicegate.sources.log.source import BrokerNeeded
+from sluicegate.stream.operations.begin import begin, plan_begin, start_of
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import read_positions
 

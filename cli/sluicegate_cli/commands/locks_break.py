@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.gate.changes import DEPOSE, StreamChange
 from sluicegate.locks import SUFFIX, FileLock
 from sluicegate.plan import Action, Plan
 from sluicegate.storage import local_root
+from sluicegate.stream.operations.changes import DEPOSE, StreamChange
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import change_stream
 

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.inspect import exported_positions, read_point
 from sluicegate.detection import TargetKind
 from sluicegate.errors import NotFound
-from sluicegate.offsets import reference
+from sluicegate.offsets import legacy
 from sluicegate.positions import Positions, PositionsForm, render, to_spark
-from sluicegate.spark.diff import read_point
-from sluicegate.spark.export import exported_positions
 from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_option
 from sluicegate_cli.output import View
@@ -62,8 +61,8 @@ def run(
         point = read_point(session.spark_checkpoint(target, as_), batch)
         origin, positions = {"batch": point.entry.batch}, exported_positions(point)
     if into is not None:
-        plan = reference.plan_write(into, positions)
-        session.change(plan, lambda _: reference.write(into, positions))
+        plan = legacy.plan_write(into, positions)
+        session.change(plan, lambda _: legacy.write(into, positions))
         return
     document = {**origin, "positions": to_spark(positions)}
     text = render(positions, form)

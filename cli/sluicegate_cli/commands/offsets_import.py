@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sluicegate.errors import UsageError
-from sluicegate.offsets import operations, reference
+from sluicegate.offsets import legacy, operations
 from sluicegate.positions import Positions, PositionsForm
 from sluicegate.storage import local_root, open_storage
 from sluicegate_cli.options import AsOption, ForceOption
@@ -59,4 +59,4 @@ def _read(source: str, form: PositionsForm | None) -> Positions:
         return read_positions(source, form)
     if form is not None:
         raise UsageError("--format is for files; a directory is read as the reference layout")
-    return reference.read(open_storage(source, read_only=True))
+    return legacy.read(open_storage(source, read_only=True))

@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
 from typing import Annotated
 
 import typer
 
+from sluicegate import units
+from sluicegate.checkpoint.inspect import read_point
 from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, NotFound, ProblemsFound
-from sluicegate.gate.source import range_of
-from sluicegate.lag import EndsUnknown, Lag, lags, problems
-from sluicegate.log.source import BrokerNeeded
+from sluicegate.findings import Finding
+from sluicegate.lag import EndsUnknown, Lag, lags, problems, total
 from sluicegate.positions import Positions
-from sluicegate.spark.diff import read_point
+from sluicegate.sources.log.source import BrokerNeeded
 from sluicegate.storage import open_storage
+from sluicegate.stream.spec import range_of
 from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_option
+from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session, expect_kind
 from sluicegate_cli.stores import is_reference, open_store, read_positions, read_reference
 from sluicegate_cli.streams import stream_of
-from sluicegate_cli.views.lag import lag_view
+
+
+def lag_view(uri: str, found: Sequence[Lag], wrong: Sequence[Finding]) -> View:
+    """Every partition with its position, its end and what lies between."""
+    lines = [f"{units.events(total(found))} behind in all."]
+    if unknown := [each.place for each in found if each.latest is None]:
+        lines.append(f"Not counted, because its end was not given: {', '.join(unknown)}.")
+    if new := [each.place for each in found if each.position is None]:
+        lines.append(f"Without a position yet, so all of it counts: {', '.join(new)}.")
+    return View(
+        schema="sluicegate.lag",
+        document={
+            "target": uri,
+            "total": total(found),
+            "partitions": [
+                {
+                    "topic": each.topic,
+                    "partition": each.partition,
+                    "position": each.position,
+                    "earliest": each.earliest,
+                    "latest": each.latest,
+                    "lag": each.behind,
+                }
+                for each in found
+            ],
+        },
+        tables=[
+            Table(
+                ("topic", "partition", "position", "end", "lag"),
+                [(e.topic, e.partition, e.position, e.latest, e.behind) for e in found],
+            )
+        ],
+        findings=wrong,
+        lines=lines,
+    )
+
 
 EXAMPLES = (
     ("offsets lag clicks", "a gated stream on an embedded log"),

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.operations.reset import known_topics, wanted_offsets
 from sluicegate.detection import TargetKind
 from sluicegate.errors import UsageError
-from sluicegate.gate import reset as stream_reset
-from sluicegate.gate.changes import RESET, ROLLBACK
 from sluicegate.offsets import operations
 from sluicegate.reset import ResetSpec
-from sluicegate.spark.change.reset import known_topics, wanted_offsets
+from sluicegate.stream.operations import reset as stream_reset
+from sluicegate.stream.operations.changes import RESET, ROLLBACK
 from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal, named_sink
 from sluicegate_cli.options import (
     AllTopicsOption,

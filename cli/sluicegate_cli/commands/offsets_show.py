@@ -6,21 +6,21 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset
+from sluicegate.checkpoint.inspect import read_point
 from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
-from sluicegate.offsets.check import look_at
-from sluicegate.spark.diff import read_point
-from sluicegate.spark.offset_log import OffsetEntry, SourceOffset
+from sluicegate.offsets.verify import look_at
 from sluicegate.target import Target
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_option
 from sluicegate_cli.output import Table, View
+from sluicegate_cli.output.checkpoint import moment, offset_document, offset_text
+from sluicegate_cli.output.store import reference_view, store_view
+from sluicegate_cli.output.stream import positions_view
 from sluicegate_cli.session import Session
 from sluicegate_cli.stores import is_reference, open_store, read_reference
 from sluicegate_cli.streams import stream_of
-from sluicegate_cli.views.checkpoint import moment, offset_document, offset_text
-from sluicegate_cli.views.store import reference_view, store_view
-from sluicegate_cli.views.stream import positions_view
 
 EXAMPLES = (
     ("offsets show orders", "where the next batch begins to read"),

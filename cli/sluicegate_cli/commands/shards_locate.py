@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from sluicegate_cli.options import AsOption
+from sluicegate_cli.output.shards import located_view
 from sluicegate_cli.session import Session
 from sluicegate_cli.shards import OwnerArgument, open_shards
-from sluicegate_cli.views.shards import located_view
 
 EXAMPLES = (("shards locate clicks alice bob", "which shard and node have these keys?"),)
 

@@ -6,9 +6,9 @@ import typer
 
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.output import Mode
+from sluicegate_cli.output.shards import shards_view
 from sluicegate_cli.session import Session
 from sluicegate_cli.shards import ShardsArgument, WeightsOption, open_shards
-from sluicegate_cli.views.shards import shards_view
 
 EXAMPLES = (
     ("shards show clicks", "which node has how many shards?"),

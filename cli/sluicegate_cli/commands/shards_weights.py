@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from sluicegate_cli.options import AsOption
+from sluicegate_cli.output.shards import weights_view
 from sluicegate_cli.session import Session
 from sluicegate_cli.shards import ShardsArgument, WeightsOption, open_shards
-from sluicegate_cli.views.shards import weights_view
 
 EXAMPLES = (
     ("shards weights clicks", "which shards are heavy?"),

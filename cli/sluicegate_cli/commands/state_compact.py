@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sluicegate.gate.changes import COMPACT, StreamChange
+from sluicegate.stream.operations.changes import COMPACT, StreamChange
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import change_stream

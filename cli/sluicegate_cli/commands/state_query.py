@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from sluicegate import units
-from sluicegate.gate.history import restorable
-from sluicegate.gate.query import Found, look_up, scan
+from sluicegate.stream.history import restorable
+from sluicegate.stream.state import Found, look_up, scan
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.output import Table, View
-from sluicegate_cli.output.view import Cell
+from sluicegate_cli.output.result import Cell
 from sluicegate_cli.session import Session
 from sluicegate_cli.streams import stream_of
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
-from sluicegate.gate.sealed import shards_of
 from sluicegate.state import manifest
+from sluicegate.stream.state import shards_of
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session

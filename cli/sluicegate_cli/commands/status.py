@@ -9,7 +9,7 @@ import typer
 from sluicegate import units
 from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
-from sluicegate.status import TargetStatus, needs_a_person, overview, status_of
+from sluicegate.ops.status import TargetStatus, needs_a_person, overview, status_of
 from sluicegate.target import Sighting
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.output import Table, View

@@ -12,13 +12,14 @@ import typer
 
 from sluicegate.config import NamedStream, NamedTarget
 from sluicegate.errors import EXIT_DONE, ChangeForbidden, NotFound, UsageError
-from sluicegate.gate.starting import Job, is_elsewhere, prepare_stream, write_package
-from sluicegate.moments import parse_duration
-from sluicegate.spark.submit import Ready, Request, parse_conf, parse_list, prepare, submit
+from sluicegate.spark.submit.command import Request, parse_conf, parse_list
+from sluicegate.spark.submit.preflight import Ready, prepare
+from sluicegate.spark.submit.run import submit
+from sluicegate.spark.submit.stream import Job, is_elsewhere, prepare_stream, write_package
+from sluicegate.units import parse_duration
 from sluicegate_cli.output import Mode, next_command
+from sluicegate_cli.output.submit import display, failure_lines, outcome_view, ready_view, summary
 from sluicegate_cli.session import Session
-from sluicegate_cli.views.running import display
-from sluicegate_cli.views.submit import failure_lines, outcome_view, ready_view, summary
 
 EXAMPLES = (
     ("submit --app job.py --checkpoint /data/orders/checkpoint", "after checking the checkpoint"),

@@ -1,7 +1,7 @@
 """The one way results, notes and errors leave the program."""
 
+from sluicegate_cli.output.console import Mode, Sink, ensure_streams, write_error
 from sluicegate_cli.output.printers import next_command
-from sluicegate_cli.output.sink import Mode, Sink, ensure_streams, write_error
-from sluicegate_cli.output.view import Table, View
+from sluicegate_cli.output.result import Table, View
 
 __all__ = ["Mode", "Sink", "Table", "View", "ensure_streams", "next_command", "write_error"]

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.findings import Finding, worst_first
-from sluicegate_cli.output.view import Cell, Table, View
+from sluicegate_cli.output.result import Cell, Table, View
 from sluicegate_cli.table import is_known
 
 if TYPE_CHECKING:

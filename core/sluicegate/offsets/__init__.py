@@ -1,12 +1,5 @@
 """Offset stores: where consumers that keep their own position keep it."""
 
-from sluicegate.offsets.base import (
-    Commit,
-    HookFailure,
-    OffsetStore,
-    StaleCommit,
-    Update,
-)
 from sluicegate.offsets.hooks import (
     CollectingHook,
     CommitHook,
@@ -15,9 +8,17 @@ from sluicegate.offsets.hooks import (
     JsonLinesHook,
     LoggingHook,
 )
-from sluicegate.offsets.lockfile import LockFileOffsetStore, StoreDamaged
 from sluicegate.offsets.memory import MemoryOffsetStore
 from sluicegate.offsets.record import Fence, Record
+from sluicegate.offsets.store import (
+    Commit,
+    HookFailure,
+    LockFileOffsetStore,
+    OffsetStore,
+    StaleCommit,
+    StoreDamaged,
+    Update,
+)
 
 __all__ = [
     "CollectingHook",

@@ -11,15 +11,13 @@ from typing import Any
 from sluicegate import units
 from sluicegate.errors import Drifted, Locked, NotFound, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
-from sluicegate.offsets.base import Partition, Update
-from sluicegate.offsets.changes import RESTORE, TITLES, StoreChange, consequences
-from sluicegate.offsets.lockfile import LockFileOffsetStore, StoreDamaged
-from sluicegate.offsets.names import Kept
-from sluicegate.offsets.record import COMMIT, Record
+from sluicegate.offsets.operations import RESTORE, TITLES, StoreChange, consequences
+from sluicegate.offsets.record import COMMIT, Kept, Record
+from sluicegate.offsets.store import LockFileOffsetStore, Partition, StoreDamaged, Update
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.positions import Position, Positions
+from sluicegate.process import myself
 from sluicegate.storage import ReadOnlyStorage, local_root
-from sluicegate.who import myself
 
 KIND = "offset-store"
 _NUMBER = re.compile(r"[0-9]{1,20}")

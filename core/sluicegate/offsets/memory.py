@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from threading import Lock
 
-from sluicegate.offsets.base import Commit, Decide, OffsetStore, successor
 from sluicegate.offsets.record import Record
+from sluicegate.offsets.store import Commit, Decide, OffsetStore, successor
 from sluicegate.storage import validate_name
 
 

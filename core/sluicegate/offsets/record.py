@@ -1,4 +1,4 @@
-"""What one commit leaves behind: all positions of a consumer, and how they came about.
+"""What one commit leaves behind: all positions of a consumer, and the name of its file.
 
 A record is a frame of kind `offsets`; FORMAT.md has its fields. The file of a consumer is its
 newest record; the records before it are kept beside it for a while.
@@ -7,15 +7,17 @@ newest record; the records before it are kept beside it for a while.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sluicegate import codec
-from sluicegate.errors import Corrupt, UsageError
+from sluicegate.errors import Corrupt, InvalidName, UsageError
 from sluicegate.positions import Position, Positions
-from sluicegate.who import Who
+from sluicegate.process import Who
+from sluicegate.storage import validate_name
 
 FORMAT = codec.Format("offsets", version=1, max_body=64 * 1024 * 1024)
 COMMIT = "commit"
@@ -199,3 +201,41 @@ def _time(value: Any) -> float:
     if not isinstance(value, float) or not math.isfinite(value) or value < 0:
         raise TypeError(f"{value!r} is not a time")
     return value
+
+
+SUFFIX = ".offsets"
+_KEPT = re.compile(r"(?P<consumer>.+)\.(?P<sequence>\d{20})\.(?P<kind>version|change)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kept:
+    """An older record that is kept, by its number and file name."""
+
+    sequence: int
+    name: str
+
+
+def sort_names(names: Iterable[str]) -> dict[str, list[Kept]]:
+    """Every consumer of which there is a file, with its kept records, oldest first."""
+    found: dict[str, list[Kept]] = {}
+    for name in names:
+        if match := _KEPT.fullmatch(name):
+            kept = Kept(int(match["sequence"]), name)
+            found.setdefault(match["consumer"], []).append(kept)
+        elif name.endswith(SUFFIX):
+            found.setdefault(name.removesuffix(SUFFIX), [])
+    return {name: sorted(kept) for name, kept in found.items() if _is_name(name)}
+
+
+def kept_name(record: Record, *, other: bool = False) -> str:
+    """The name under which a record is kept; `other`: as if it were of the other kind."""
+    kind = "version" if (record.kind == COMMIT) is not other else "change"
+    return f"{record.consumer}.{record.sequence:020d}.{kind}"
+
+
+def _is_name(name: str) -> bool:
+    try:
+        validate_name(name)
+    except InvalidName:
+        return False
+    return True

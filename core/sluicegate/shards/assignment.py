@@ -19,8 +19,7 @@ import numpy as np
 
 from sluicegate import codec
 from sluicegate.errors import Corrupt, NotFound, UsageError
-from sluicegate.shards.columns import Column
-from sluicegate.shards.routing import shard_of
+from sluicegate.shards.routing import Column, shard_of
 from sluicegate.storage import validate_name
 
 FORMAT = codec.Format("assign", 1, 256 * 1024 * 1024)

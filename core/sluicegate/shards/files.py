@@ -21,8 +21,8 @@ from typing import Any
 from sluicegate.errors import UsageError
 from sluicegate.shards import kafka
 from sluicegate.shards.assignment import Assignment, AssignmentInvalid, from_names
+from sluicegate.shards.describe import shard_label
 from sluicegate.shards.planner import RebalancePlan
-from sluicegate.shards.told import shard_label
 from sluicegate.shards.weights import shard_number
 
 VERSION = "assignment_version"

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluicegate.errors import UsageError
-from sluicegate.shards.columns import Column
-from sluicegate.shards.routing import BASIS, PRIME, fnv1a64
+from sluicegate.shards.routing import BASIS, PRIME, Column, fnv1a64
 
 Texts: TypeAlias = "pa.Array | pa.ChunkedArray"
 
@@ -131,3 +130,15 @@ def _longest_first(lengths: Column) -> Column:
         # Sixteen bits are sorted without comparing.
         lengths = lengths.astype(np.uint16)
     return np.argsort(lengths, kind="stable")[::-1]
+
+
+def shards_of(keys: Texts, n_shards: int) -> Column:
+    """The shards of a column of keys, as integers; equal to `shard_of` of each.
+
+    Takes Arrow strings, large strings and dictionaries of them. A missing key is refused.
+    """
+    # Imported here: who routes a single key needs neither numpy nor Arrow.
+
+    if n_shards < 1:
+        raise UsageError(f"there cannot be {n_shards} shards")
+    return remainders(hashes_of(keys), n_shards)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sluicegate.shards.columns import Column
+from sluicegate.shards.routing import Column
 
 _HALVINGS = 80
 

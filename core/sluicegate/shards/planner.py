@@ -16,7 +16,7 @@ import numpy as np
 from sluicegate.errors import UsageError
 from sluicegate.shards import levels, weighted
 from sluicegate.shards.assignment import NOBODY, Assignment, NoNodes, checked_nodes
-from sluicegate.shards.columns import Column
+from sluicegate.shards.routing import Column
 
 DEFAULT_IMBALANCE = 0.05
 _RADIX = 1 << 16

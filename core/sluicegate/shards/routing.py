@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sluicegate.errors import UsageError
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from sluicegate.shards.columns import Column
-    from sluicegate.shards.hashing import Texts
+    from typing import Any
+
+    import numpy as np
+
+
+Column: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
 
 BASIS, PRIME = 0xCBF29CE484222325, 0x100000001B3
 _MASK = 2**64 - 1
@@ -24,16 +27,3 @@ def fnv1a64(data: bytes, value: int = BASIS) -> int:
 def shard_of(key: str, n_shards: int) -> int:
     """The shard of a key."""
     return fnv1a64(key.encode()) % n_shards
-
-
-def shards_of(keys: Texts, n_shards: int) -> Column:
-    """The shards of a column of keys, as integers; equal to `shard_of` of each.
-
-    Takes Arrow strings, large strings and dictionaries of them. A missing key is refused.
-    """
-    # Imported here: who routes a single key needs neither numpy nor Arrow.
-    from sluicegate.shards.hashing import hashes_of, remainders
-
-    if n_shards < 1:
-        raise UsageError(f"there cannot be {n_shards} shards")
-    return remainders(hashes_of(keys), n_shards)

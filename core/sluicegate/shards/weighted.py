@@ -11,7 +11,7 @@ import numpy as np
 
 from sluicegate.shards import levels
 from sluicegate.shards.assignment import NOBODY, Assignment
-from sluicegate.shards.columns import Column
+from sluicegate.shards.routing import Column
 
 _BULK = 20_000
 _RECEIVERS = 4

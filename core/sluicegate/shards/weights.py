@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from sluicegate.errors import UsageError
-from sluicegate.shards.columns import Column
 from sluicegate.shards.planner import checked_weights
+from sluicegate.shards.routing import Column
 
 _SHARD = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from sluicegate.errors import ConfigInvalid
-from sluicegate.state.partial import KEY, PRESENT, REPLACES, Merge, Table
+from sluicegate.state.delta import KEY, PRESENT, REPLACES, Merge, Table
 
 EVENTS = "events"
 """The column that every partial of a job has: how many events of the key were counted."""

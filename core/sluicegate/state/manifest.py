@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sluicegate import codec
-from sluicegate.blobs import BlobDamaged, Blobs, Ref
 from sluicegate.errors import Corrupt
-from sluicegate.state import partial
-from sluicegate.state.partial import Table
+from sluicegate.state import delta as partial
+from sluicegate.state.delta import Table
+from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
 
 FORMAT = codec.Format("state", 1, 256 * 1024 * 1024)
 MAX_PARTIALS = 8

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sluicegate.storage.calls import Calls
+from sluicegate.storage.syscalls import Calls
 
 
 def append_line(path: Path, fields: Mapping[str, Any]) -> None:

@@ -8,12 +8,12 @@ raises may or may not have happened, and the caller must look again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
-from sluicegate.errors import InvalidName
+from sluicegate.errors import InvalidName, NotFound
 
 Kind = Literal["file", "directory", "other"]
 
@@ -144,3 +144,26 @@ def _name_fault(name: str) -> str | None:
 def _shown(text: str) -> str:
     short = text if len(text) <= 80 else text[:77] + "..."
     return ascii(short) if not short.isprintable() else repr(short)
+
+
+def old_temporaries(storage: Storage, keys: Iterable[str], limit_ns: float) -> Iterator[Path]:
+    """The unfinished files in some directories that nobody has written to since a time."""
+    for key in keys:
+        root = storage.local_path(key) if key else storage.local_path()
+        try:
+            left = storage.list(key, temporary=True)
+        except NotFound:
+            continue
+        for entry in left:
+            assert root
+            if is_old(root / entry.name, limit_ns):
+                yield root / entry.name
+
+
+def is_old(path: Path, limit_ns: float) -> bool:
+    """Whether a file or directory is there, and was last changed before a time."""
+    try:
+        return path.stat().st_mtime_ns <= limit_ns
+    except FileNotFoundError:
+        # Its writer lives, and has just finished it.
+        return False

@@ -17,8 +17,7 @@ from typing import BinaryIO
 
 from sluicegate.errors import Corrupt, InvalidName, NotFound, StorageFailed
 from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Kind, Stat, split_key
-from sluicegate.storage.calls import Calls
-from sluicegate.storage.translate import File, Translated
+from sluicegate.storage.syscalls import Calls, File, Translated
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Non-blocking, because opening a named pipe for reading would otherwise wait for a writer.

@@ -5,8 +5,7 @@
 the checkpoint, `kafka` and `outside` for the rest. `facts` finds paths and ids.
 """
 
-from sluicegate.spark.explain.explanation import Explanation
-from sluicegate.spark.explain.reader import explain
+from sluicegate.spark.explain.reader import Explanation, explain
 from sluicegate.spark.explain.text import STANDARD_INPUT, opened, read_lines
 
 __all__ = ["STANDARD_INPUT", "Explanation", "explain", "opened", "read_lines"]

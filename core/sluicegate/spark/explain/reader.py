@@ -7,18 +7,218 @@ StreamingQueryException, nor py4j, nor foreachBatch stand in its way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sluicegate.errors import NotFound
-from sluicegate.spark.explain.chain import Chain, Told
-from sluicegate.spark.explain.explanation import Explanation, Tally, shortened
-from sluicegate.spark.explain.facts import Facts, facts_of, started
-from sluicegate.spark.explain.kafka import KAFKA_CAUSES
-from sluicegate.spark.explain.logs import LOG_CAUSES
-from sluicegate.spark.explain.outside import OUTSIDE_CAUSES
-from sluicegate.spark.explain.state import STATE_CAUSES
+from sluicegate.findings import Rule
+from sluicegate.spark.explain.checkpoint import LOG_CAUSES, STATE_CAUSES
+from sluicegate.spark.explain.environment import OUTSIDE_CAUSES
+from sluicegate.spark.explain.fields import Facts, facts_of, named, started
+from sluicegate.spark.explain.patterns import KAFKA_CAUSES, Cause, Site, site_of
 from sluicegate.spark.explain.text import clean, unfold
+
+# What a chain may hold. Real ones have a dozen exceptions; what comes on top replaces the last.
+_MOST = 64
+
+Matches = list[tuple[Cause, re.Match[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line that tells a cause: which, how sure, and what else the line says."""
+
+    cause: Cause
+    certain: bool
+    line: int
+    text: str
+    at: int
+    facts: Facts
+
+    @property
+    def rank(self) -> int:
+        """Certain causes before weak ones before last resorts."""
+        return 2 if self.certain else 0 if self.cause.is_last_resort else 1
+
+
+@dataclass(slots=True)
+class _Line:
+    number: int
+    text: str
+    matches: Matches
+    exception: int
+
+
+@dataclass(slots=True)
+class Chain:
+    """Collects the lines of one chain; `head` is the log record it stands in."""
+
+    head: str = ""
+    lines: list[_Line] = field(default_factory=list)
+    sites: list[Site | None] = field(default_factory=lambda: [None])
+    has_thrown: bool = False
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing has been put into it."""
+        return not (self.head or self.lines or self.has_thrown)
+
+    def throw(self) -> None:
+        """A line names an exception: the frames that follow are its own."""
+        if self.has_thrown and len(self.sites) < _MOST:
+            self.sites.append(None)
+        self.has_thrown = True
+
+    def frame(self, text: str) -> None:
+        """A line of a stack trace. The first one at a known site says where it was thrown."""
+        self.has_thrown = True
+        if self.sites[-1] in (None, Site.ELSEWHERE):
+            self.sites[-1] = site_of(text) or Site.ELSEWHERE
+
+    def tell(self, number: int, text: str, matches: Matches) -> None:
+        """A line that fits some causes; which of them, the frames after it will show."""
+        if len(self.lines) == _MOST:
+            self.lines.pop()
+        self.lines.append(_Line(number, text, matches, len(self.sites) - 1))
+
+    def cause(self) -> Told | None:
+        """The innermost line that tells a cause for certain, else the innermost that may."""
+        best: Told | None = None
+        for line in reversed(self.lines):
+            told = self._told(line)
+            if told and (best is None or told.rank > best.rank):
+                best = told
+        if best is None:
+            return None
+        return replace(best, facts=self._facts(best))
+
+    def _facts(self, best: Told) -> Facts:
+        """What the whole chain says; the line that tells the cause knows best."""
+        facts = facts_of(self.head)
+        for line in self.lines:
+            told = self._told(line)
+            same = told and told.cause.rule is best.cause.rule
+            facts |= told.facts if told and same else facts_of(line.text)
+        return facts | best.facts
+
+    def _told(self, line: _Line) -> Told | None:
+        site = self._site(line.exception)
+        for cause, match in line.matches:
+            certain = cause.is_certain(site)
+            if certain is not None:
+                facts = facts_of(line.text) | named(match)
+                return Told(cause, certain, line.number, line.text, match.start(), facts)
+        return None
+
+    def _site(self, exception: int) -> Site | None:
+        """Where an exception was thrown. Java cuts off the frames that it shares with the outer."""
+        known = [site for site in self.sites[: exception + 1] if site]
+        inner_first = [site for site in reversed(known) if site is not Site.ELSEWHERE]
+        return inner_first[0] if inner_first else known[-1] if known else None
+
+
+_LONGEST = 400
+_PLACES = ("checkpoint", "sink")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A cause that a log tells: what it means, what to do, the command, and where it stands.
+
+    `evidence` stands in line `line`; `count` exceptions in lines `first_line` to `last_line` tell
+    the same. `certain` is false where the words alone do not tell it apart from `also`.
+    """
+
+    rule: Rule
+    advice: str
+    command: str
+    evidence: str
+    line: int
+    first_line: int
+    last_line: int
+    count: int
+    certain: bool
+    facts: Mapping[str, str]
+    also: tuple[Rule, ...]
+
+    @property
+    def code(self) -> str:
+        return self.rule.code
+
+    @property
+    def title(self) -> str:
+        return self.rule.title
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often and where a log tells one cause of one checkpoint, and its best evidence."""
+
+    told: Told
+    first_line: int
+    last_line: int
+    count: int = 1
+
+    def add(self, other: Tally) -> None:
+        """Count further mentions of the same."""
+        self.count += other.count
+        self.first_line = min(self.first_line, other.first_line)
+        self.last_line = max(self.last_line, other.last_line)
+        first, second = self.told, other.told
+        if second.rank > first.rank:
+            first, second = second, first
+        self.told = replace(first, facts=second.facts | first.facts)
+
+    def spell_out(self, queries: Iterable[str]) -> None:
+        """Name the query by its whole id; some lines have the first digits of it only."""
+        short = self.told.facts.get("query")
+        whole = [query for query in queries if short and query.startswith(short)]
+        if len(whole) == 1:
+            self.told = replace(self.told, facts=self.told.facts | {"query": whole[0]})
+
+    @property
+    def order(self) -> tuple[bool, bool, int]:
+        """What must be mended before anything else, then what is certain, then what came last."""
+        return not self.told.cause.first, not self.told.certain, -self.last_line
+
+    def explanation(self, checkpoint: str, innermost: str) -> Explanation:
+        """The explanation; `checkpoint` and the `innermost` error are empty if not known."""
+        told, cause = self.told, self.told.cause
+        facts = dict(told.facts)
+        if checkpoint:
+            facts["checkpoint"] = checkpoint
+        if cause.is_last_resort and innermost:
+            facts["error"] = shortened(innermost)
+        return Explanation(
+            rule=cause.rule,
+            advice=cause.advice,
+            command=_command(cause, facts),
+            evidence=shortened(told.text, told.at),
+            line=told.line,
+            first_line=self.first_line,
+            last_line=self.last_line,
+            count=self.count,
+            certain=told.certain,
+            facts=facts,
+            also=() if told.certain and cause.sites else cause.also,
+        )
+
+
+def shortened(text: str, at: int = 0) -> str:
+    """A line short enough to be read, around what matters in it."""
+    if len(text) <= _LONGEST:
+        return text.strip()
+    start = max(0, min(at - _LONGEST // 4, len(text) - _LONGEST))
+    cut = text[start : start + _LONGEST].strip()
+    return f"{'…' if start else ''}{cut}{'…' if start + _LONGEST < len(text) else ''}"
+
+
+def _command(cause: Cause, facts: Mapping[str, str]) -> str:
+    """The command with what the log names filled in, safe to be pasted into a shell."""
+    places = {name: shlex.quote(facts[name]) if name in facts else name.upper() for name in _PLACES}
+    return "sluicegate " + cause.command.format_map(places)
+
 
 CAUSES = (*LOG_CAUSES, *STATE_CAUSES, *KAFKA_CAUSES, *OUTSIDE_CAUSES)
 

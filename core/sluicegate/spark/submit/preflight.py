@@ -2,22 +2,233 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
-from sluicegate.errors import NotFound
-from sluicegate.java import Java, require_java
-from sluicegate.spark.submit import keys
-from sluicegate.spark.submit.checkpoint import CheckpointState, examine, refuse_both
-from sluicegate.spark.submit.command import Command, build
-from sluicegate.spark.submit.keys import Setting
-from sluicegate.spark.submit.launcher import find_spark_submit
-from sluicegate.spark.submit.request import Request
-from sluicegate.spark.submit.secrets import Secrets, shown_arguments
-from sluicegate.spark.submit.starting import Starting, read_starting
-from sluicegate.spark.writer import Verdict
+from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset, read_offsets
+from sluicegate.checkpoint.inspect import events_between
+from sluicegate.checkpoint.verify import verify
+from sluicegate.checkpoint.view import Look, Standing, look_at, read_query_id
+from sluicegate.checkpoint.writers import refuse_living
+from sluicegate.errors import (
+    NotFound,
+    ProblemsFound,
+    SluicegateError,
+    UnsupportedFormat,
+    UsageError,
+)
+from sluicegate.findings import Finding, Severity
+from sluicegate.liveness import Evidence, Verdict
+from sluicegate.offsets import LockFileOffsetStore, Record
+from sluicegate.offsets.record import COMMIT
+from sluicegate.positions import to_spark
+from sluicegate.spark.submit import command
+from sluicegate.spark.submit import command as keys
+from sluicegate.spark.submit.command import (
+    Command,
+    Request,
+    Secrets,
+    Setting,
+    build,
+    shown_arguments,
+)
+from sluicegate.spark.submit.launcher import Java, find_spark_submit, require_java
+from sluicegate.storage import Storage, local_root, open_storage, validate_name
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A consumer of a store and its last commit; None if it has no positions yet."""
+
+    store: str
+    consumer: str
+    record: Record | None
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What the application is told."""
+        told = ((command.OFFSETS_STORE, self.store), (command.CONSUMER, self.consumer))
+        if self.record is None:
+            return told
+        text = json.dumps(to_spark(self.record.positions), separators=(",", ":"))
+        return (*told, (command.STARTING_OFFSETS, text))
+
+
+def read_starting(uri: str, consumer: str | None, *, allow_new: bool) -> Starting:
+    """The positions of a consumer, or of the only one there is."""
+    store = LockFileOffsetStore.open(str(local_root(uri).absolute()), read_only=True)
+    name = consumer if consumer is not None else store.choose(None)
+    record = store.load(validate_name(name, "consumer"))
+    if record is None and not allow_new:
+        known = ", ".join(store.list()) or "none"
+        place = quote(store.uri)
+        raise NotFound(
+            f"consumer {name} has no positions in {store.uri}; consumers that have: {known}",
+            hint=f"set some with: sluicegate offsets import {place} FILE --consumer {quote(name)}; "
+            "or let the application choose with --allow-new-consumer",
+            place=store.uri,
+        )
+    return Starting(store.uri, name, record)
+
+
+_MARKS = ("metadata", "offsets", "commits", "sources", "state")
+_SHOWN = 3
+
+
+class CheckpointUnsound(ProblemsFound):
+    """The checkpoint of an application has findings of severity error."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """A checkpoint before a start. `offsets` are where its newest batch ends."""
+
+    path: Path
+    standing: Standing
+    query_id: str | None = None
+    last_batch: int | None = None
+    replayed_events: int | None = None
+    offsets: tuple[SourceOffset, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    evidence: Evidence | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there was a checkpoint before the start."""
+        return self.evidence is not None
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the batch that the next start begins with."""
+        if self.last_batch is None:
+            return 0
+        return self.last_batch if self.replays else self.last_batch + 1
+
+    @property
+    def replays(self) -> bool:
+        """Whether the next start runs its first batch again."""
+        return self.standing in (Standing.REPLAY, Standing.BEHIND)
+
+    def describe(self) -> str:
+        """In one sentence: what the start will do."""
+        if self.standing is Standing.FRESH:
+            return "nothing has run yet: the start begins with batch 0"
+        if not self.replays:
+            return f"clean: the start begins with batch {self.next_batch}"
+        count = self.replayed_events
+        events = "" if count is None else f", {count:,} events"
+        more = "; " + self.standing.value if self.standing is Standing.BEHIND else ""
+        return f"batch {self.last_batch} was planned but not committed: it runs again{events}{more}"
+
+
+def examine(uri: str, *, skip_verify: bool, writer_gone: bool) -> CheckpointState:
+    """Look at a checkpoint; refuse one that is damaged or that a job writes to."""
+    path = local_root(uri).absolute()
+    storage = open_storage(str(path), read_only=True)
+    if not is_checkpoint(storage):
+        return CheckpointState(path, Standing.FRESH)
+    evidence = refuse_living(storage, accept_possible=writer_gone, option="--writer-gone")
+    findings = tuple(verify(storage))
+    if not skip_verify:
+        _refuse_unsound(storage, findings)
+    look = look_at(storage)
+    entry = _read(look, look.last_batch)
+    return CheckpointState(
+        path=path,
+        standing=look.standing,
+        query_id=_query_id(storage),
+        last_batch=look.last_batch,
+        replayed_events=_replayed(look, entry),
+        offsets=entry.offsets if entry else (),
+        findings=findings,
+        evidence=evidence,
+    )
+
+
+def is_checkpoint(storage: Storage) -> bool:
+    """Whether there is a checkpoint; a directory with something else in it is refused."""
+    try:
+        names = {entry.name for entry in storage.list()}
+    except NotFound:
+        return False
+    if names and not names & {*_MARKS, "_sluicegate"}:
+        raise UnsupportedFormat(
+            f"{storage.uri} is not empty and not a Spark checkpoint: it has {min(names)}",
+            hint="name the directory that the query is given as checkpointLocation",
+            place=storage.uri,
+        )
+    return bool(names & set(_MARKS))
+
+
+def refuse_both(state: CheckpointState, starting: Starting) -> None:
+    """Refuse starting offsets for a checkpoint that has offsets of its own: Spark ignores them.
+
+    A store that just follows this very checkpoint is no contradiction: the job goes on from the
+    checkpoint and goes on committing.
+    """
+    if state.standing is Standing.FRESH or _follows(starting.record, state.query_id):
+        return
+    place, store = quote(str(state.path)), quote(starting.store)
+    raise UsageError(
+        f"{state.path} holds offsets of its own, and Spark takes those: the positions of "
+        f"{starting.consumer} in {starting.store} would be ignored",
+        hint=f"leave out --offsets-store to go on from the checkpoint, or --checkpoint {place} "
+        "to start from the store with a new one, or make one that starts there: "
+        f"sluicegate offsets export {store} --consumer {quote(starting.consumer)} > "
+        "positions.json; sluicegate checkpoint seed NEW --offsets positions.json",
+        place=str(state.path),
+    )
+
+
+def _follows(record: Record | None, query_id: str | None) -> bool:
+    """Whether positions are what the query of a checkpoint committed, and nobody moved them."""
+    newest = record.fences[-1].source if record and record.fences else None
+    return (
+        record is not None and record.kind == COMMIT and newest is not None and newest == query_id
+    )
+
+
+def _refuse_unsound(storage: Storage, findings: tuple[Finding, ...]) -> None:
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if not errors:
+        return
+    told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
+    more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
+    repair = next((f.repair for f in errors if f.repair), "")
+    see = f"sluicegate checkpoint verify {quote(storage.uri)}"
+    raise CheckpointUnsound(
+        f"{storage.uri} is not sound, so the job was not started: {told}{more}",
+        hint=f"{repair or see}; or start it as it is with --skip-verify",
+        place=storage.uri,
+    )
+
+
+def _replayed(look: Look, entry: OffsetEntry | None) -> int | None:
+    """How many events the batch that runs again holds, where the offsets count events."""
+    if entry is None or entry.batch == 0:
+        return None
+    return events_between(_read(look, entry.batch - 1), entry)
+
+
+def _read(look: Look, batch: int | None) -> OffsetEntry | None:
+    if batch is None:
+        return None
+    try:
+        return read_offsets(look.storage, batch)
+    except SluicegateError:
+        return None
+
+
+def _query_id(storage: Storage) -> str | None:
+    try:
+        return read_query_id(storage)
+    except SluicegateError:
+        return None
+
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 

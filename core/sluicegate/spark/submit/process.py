@@ -1,4 +1,7 @@
-"""Running spark-submit: its own session, its signals, and nothing of it left behind.
+"""A Spark application as a process: started, watched, asked to end, and what it prints.
+
+Spark merges a Python application's standard error into its standard output, so a traceback is
+there and not in Spark's log.
 
 spark-submit executes the JVM in its own place, and the JVM starts a Python application as its
 child. They run in a session of their own, so that Ctrl-C reaches this process only, which then
@@ -19,12 +22,58 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import IO, Any, Protocol
 
 from sluicegate.errors import SparkFailed
-from sluicegate.spark.submit.output import Output
+from sluicegate.liveness.proc import Proc, Process
 from sluicegate.spark.submit.progress import Progress, ProgressPipe
-from sluicegate.spark.writer.proc import Proc, Process
+
+_CHUNK = 1 << 16
+_KEPT = 256 * 1024
+_PATIENCE = 5.0
+_HEADING = b"\n--- the end of what the application printed ---\n"
+
+
+class Output:
+    """A pipe whose content goes to the descriptor `to`; `writer` is the end to write to."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._reader, self.writer = os.pipe()
+        self._end = b""
+        # A thread, because whoever reads what we write may keep us waiting, and signals must not.
+        self._thread = Thread(target=self._pump, daemon=True)
+
+    def start(self) -> None:
+        """Begin, once the process that writes has been started."""
+        os.close(self.writer)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the rest; a reader who does not read is not waited for."""
+        if self._thread.is_alive():
+            self._thread.join(_PATIENCE)
+
+    def append_to(self, log: IO[bytes]) -> None:
+        """Add the end of it to a log."""
+        if self._end:
+            log.write(_HEADING + self._end)
+            log.flush()
+
+    def _pump(self) -> None:
+        try:
+            while data := os.read(self._reader, _CHUNK):
+                self._end = (self._end + data)[-_KEPT:]
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(self._to, rest) :]
+        except OSError:
+            # Nobody reads it any more. The application finds that out by itself, as ever.
+            pass
+        finally:
+            os.close(self._reader)
+
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GLANCE = 0.2

@@ -1,7 +1,7 @@
 """What a running application reports of its batches, through a named pipe, a line of JSON each.
 
 A pipe and not a file: it cannot grow, and an application whose `submit` is gone just loses what it
-reports. The writing end is `sluicegate.pipeline`.
+reports. The writing end is `sluicegate.job`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,176 @@
+"""Shards on the screen."""
+
+from __future__ import annotations
+
+from itertools import islice
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.detection import TargetKind
+from sluicegate.errors import UnsupportedFormat, UsageError
+from sluicegate_cli.output import Table, View
+from sluicegate_cli.output.result import Cell
+
+if TYPE_CHECKING:
+    from sluicegate.shards.routing import Column
+    from sluicegate_cli.shards import Shards
+
+
+_BAR = 16
+
+
+def shards_view(found: Shards, weights: Column | None, measure: str | None, *, bars: bool) -> View:
+    """Every node with its load."""
+    from sluicegate.shards.describe import percent
+    from sluicegate.shards.planner import imbalance
+
+    made = found.assignment
+    uneven = imbalance(made, weights)
+    counters = _counters(found)
+    facts: list[tuple[str, Cell]] = [
+        ("assignment of", found.target.uri),
+        ("version", made.version if found.stream else None),
+        ("shards", made.n_shards),
+        ("nodes", len(made.nodes)),
+        ("imbalance", percent(uneven) if made.nodes else None),
+        ("so far", _so_far(counters)),
+    ]
+    unowned = int((made.owners < 0).sum())
+    document = {
+        "target": found.target.uri,
+        "assignment_version": made.version if found.stream or made.version else None,
+        "n_shards": made.n_shards,
+        "nodes": dict(made.nodes),
+        "owners": made.owner_names(),
+        "measure": measure or "shards",
+        "loads": dict(zip(made.names, made.loads(weights).tolist(), strict=True)),
+        "imbalance": uneven,
+        "unowned": unowned,
+        "counters": counters,
+    }
+    return View(
+        schema="sluicegate.shards",
+        document=document,
+        tables=[
+            Table(("field", "value"), facts, header=False),
+            _loads(found, weights, measure, bars=bars),
+        ],
+        lines=_advice(found, unowned),
+    )
+
+
+def located_view(found: Shards, keys: list[str]) -> View:
+    """The shard and the node of keys."""
+    from sluicegate.shards.routing import shard_of
+
+    if found.file and found.file.form == "kafka":
+        raise UnsupportedFormat(
+            f"{found.target.uri} is for Kafka, whose producers choose the partition of a key",
+            hint="see who leads what with: sluicegate shards show",
+        )
+    rows: list[tuple[str, int, str | None]] = []
+    for key in keys:
+        try:
+            shard = shard_of(key, found.assignment.n_shards)
+        except UnicodeEncodeError:
+            raise UsageError(f"the key {key!r} is not valid text") from None
+        rows.append((key, shard, found.assignment.node_of(shard)))
+    return View(
+        schema="sluicegate.shards-locate",
+        document={
+            "target": found.target.uri,
+            "assignment_version": found.assignment.version,
+            "keys": [{"key": key, "shard": shard, "node": node} for key, shard, node in rows],
+        },
+        tables=[Table(("key", "shard", "node"), rows)],
+        lines=_advice(found, 0),
+    )
+
+
+def weights_view(found: Shards, option: str | None, limit: int) -> View:
+    """The heaviest shards."""
+    columns = _measured(found, option)
+    names = [name for name, _ in columns]
+    order = sorted(
+        range(found.assignment.n_shards), key=lambda s: (*(-c[s] for _, c in columns), s)
+    )
+    rows: list[tuple[Any, ...]] = [
+        (found.label(s), found.assignment.node_of(s), *(_number(c[s]) for _, c in columns))
+        for s in islice(order, limit)
+    ]
+    hidden = len(order) - len(rows)
+    totals = ", ".join(f"{_number(sum(c)):,} {name}" for name, c in columns)
+    more = [f"{hidden:,} lighter shards; see them with --limit {len(order)}"] if hidden else []
+    return View(
+        schema="sluicegate.shards-weights",
+        document={
+            "target": found.target.uri,
+            "weights": {name: [_number(w) for w in column] for name, column in columns},
+        },
+        tables=[Table(("shard", "node", *names), rows)],
+        lines=[f"All together: {totals}.", *more],
+    )
+
+
+def _measured(found: Shards, option: str | None) -> list[tuple[str, list[float]]]:
+    if option is None and found.stream is None:
+        raise UsageError(
+            "an assignment file does not say what its shards weigh",
+            hint="name a file that does with --weights FILE",
+        )
+    columns = []
+    for word in ("keys", "bytes") if option is None else (option,):
+        weights, measure = found.weights(word)
+        assert weights is not None
+        columns.append((measure or word, weights.tolist()))
+    return columns
+
+
+def _number(weight: float) -> int | float:
+    return int(weight) if float(weight).is_integer() else weight
+
+
+def _loads(found: Shards, weights: Column | None, measure: str | None, *, bars: bool) -> Table:
+    """A row per node; with bars where there are eyes to see them."""
+    from sluicegate.shards.describe import amount, loads_of, percent
+
+    loads = loads_of(found.assignment, weights)
+    most = max((each.load / each.capacity for each in loads), default=0)
+    drawn = (" ",) if bars else ()
+    rows = []
+    for each in loads:
+        bar = [_bar(each.load / each.capacity, most)] if bars else []
+        over = percent(each.load / each.share - 1) if each.share else None
+        load = amount(each.load, measure) if bars else _number(each.load)
+        rows.append((each.node, each.capacity, load, over, *bar, each.shards))
+    columns = ("node", "capacity", "load", "above its share", *drawn, "shards")
+    return Table(columns, rows)
+
+
+def _bar(load: float, most: float) -> str:
+    return "█" * round(_BAR * load / most) if most else ""
+
+
+def _counters(found: Shards) -> dict[str, int] | None:
+    if found.stream is None or found.head is None:
+        return None
+    from sluicegate.stream.history import changes
+    from sluicegate.stream.operations.rebalance import counts
+
+    return counts(list(changes(found.stream, found.head)))
+
+
+def _so_far(counters: dict[str, int] | None) -> str | None:
+    if counters is None or not any(counters.values()):
+        return None
+    return ", ".join(f"{count:,} {name}" for name, count in counters.items())
+
+
+def _advice(found: Shards, unowned: int) -> list[str]:
+    if not found.assignment.nodes and found.target.kind is TargetKind.STREAM:
+        name = quote(found.target.configured_name or found.target.name)
+        return [
+            "No node owns a shard: a job leaves it to Spark how the work is shared out.",
+            f"Add nodes with: sluicegate shards join {name} NODE...",
+        ]
+    return [f"{unowned:,} shards have no owner."] if unowned else []

@@ -1,0 +1,286 @@
+"""What `submit` shows: the command it would run, a job that runs, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from sluicegate import units
+from sluicegate.positions import to_spark
+from sluicegate.spark.submit.command import shown_setting
+from sluicegate.spark.submit.preflight import CheckpointState, Ready, Starting
+from sluicegate.spark.submit.process import Watch
+from sluicegate.spark.submit.progress import Progress
+from sluicegate.spark.submit.run import Cause, Outcome
+from sluicegate_cli.output import Sink, Table, View, next_command, write_error
+from sluicegate_cli.output.checkpoint import offset_document, offset_text
+from sluicegate_cli.output.printers import visible
+from sluicegate_cli.output.result import Cell
+
+SCHEMA = "sluicegate.submit"
+_ORIGIN = ("source", "offset", "comes from")
+
+
+def ready_view(ready: Ready) -> View:
+    """What would be run, and where every offset comes from."""
+    return View(
+        schema=SCHEMA,
+        document={
+            "dry_run": True,
+            "command": ready.command.shown(),
+            "environment": dict(ready.command.environment),
+            "private": [shown_setting(each) for each in ready.command.private],
+            "java": {"path": ready.java.path, "major": ready.java.major},
+            "checkpoint": _checkpoint_document(ready.checkpoint),
+            "starting": _starting_document(ready.starting),
+            "notes": list(ready.notes),
+        },
+        tables=[
+            Table(("field", "value"), _facts(ready), header=False),
+            Table(_ORIGIN, _origins(ready), title="Where it starts"),
+        ],
+        # Again below the tables, where it is not folded and can be copied.
+        lines=[ready.command.shown_line()],
+    )
+
+
+def outcome_view(ready: Ready, outcome: Outcome) -> View:
+    """How a job ended, for programs."""
+    ended, tally = outcome.ended, outcome.tally
+    return View(
+        schema=SCHEMA,
+        document={
+            "dry_run": False,
+            "command": ready.command.shown(),
+            "exit_code": ended.code,
+            "signal": ended.signal,
+            "seconds": round(ended.seconds, 3),
+            "log": str(outcome.log),
+            "batches": tally.batches,
+            "rows": tally.rows,
+            "last": tally.last.fields() if tally.last else None,
+            "causes": [_cause_document(each) for each in outcome.causes],
+            "tail": list(outcome.tail),
+        },
+    )
+
+
+def failure_lines(outcome: Outcome) -> list[str]:
+    """The end of a failed job's log, and what it means."""
+    lines = [f"last lines of {outcome.log}:", *(f"  {line}" for line in outcome.tail)]
+    for cause in outcome.causes:
+        lines += [
+            f"cause: {cause.title} ({cause.code})",
+            f"  {cause.evidence}",
+            f"  {cause.advice}",
+        ]
+    return lines if outcome.tail else []
+
+
+def summary(outcome: Outcome) -> str:
+    """A job that ended well, in one line."""
+    tally = outcome.tally
+    what = "epochs" if tally.last and tally.last.counts is not None else "batches"
+    done = f": {tally.batches:,} {what}, {tally.rows:,} rows" if tally.batches else ""
+    return f"Done in {units.duration(outcome.ended.seconds)}{done}. Log: {outcome.log}"
+
+
+def _facts(ready: Ready) -> list[tuple[str, Cell]]:
+    command = ready.command
+    private = ", ".join(shown_setting(each) for each in command.private)
+    defaults = command.spark_submit.defaults
+    merged = f", with {defaults} in front" if defaults and private else ""
+    rows = [
+        ("application", ready.request.app),
+        ("spark-submit", f"{command.spark_submit.path} ({command.spark_submit.why})"),
+        ("Java", f"{ready.java.path} ({ready.java.major})"),
+        ("checkpoint", str(ready.checkpoint.path) if ready.checkpoint else None),
+        ("standing", ready.checkpoint.describe() if ready.checkpoint else None),
+        ("store", ready.starting.store if ready.starting else None),
+        ("consumer", ready.starting.consumer if ready.starting else None),
+        ("in a private file", f"{private}{merged}" if private else None),
+        ("command", command.shown_line()),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _origins(ready: Ready) -> list[tuple[str, str | int, str]]:
+    """Every offset, and whose word it is; a checkpoint's is heard before a store's."""
+    state = ready.checkpoint
+    if state and state.offsets:
+        return [(o.source, offset_text(o), f"offsets/{state.last_batch}") for o in state.offsets]
+    if ready.starting and ready.starting.record:
+        record = ready.starting.record
+        return [
+            (
+                f"{each.topic}[{each.partition}]",
+                each.offset,
+                f"commit {record.id}, {units.utc(record.committed_at(each))}, by {record.by}",
+            )
+            for each in record.positions
+        ]
+    return [("every source", "-", "the application itself")]
+
+
+def _checkpoint_document(state: CheckpointState | None) -> dict[str, Any] | None:
+    if state is None:
+        return None
+    return {
+        "path": str(state.path),
+        "standing": state.standing.name.lower(),
+        "next_batch": state.next_batch,
+        "replays": state.replays,
+        "replayed_events": state.replayed_events,
+        "sources": [offset_document(each) for each in state.offsets],
+        "findings": [finding.code for finding in state.findings],
+        "writer": state.evidence.verdict.name.lower() if state.evidence else None,
+        "evidence": state.evidence.lines if state.evidence else [],
+    }
+
+
+def _starting_document(starting: Starting | None) -> dict[str, Any] | None:
+    if starting is None:
+        return None
+    record = starting.record
+    return {
+        "store": starting.store,
+        "consumer": starting.consumer,
+        "commit": record.id if record else None,
+        "committed_at": units.utc(record.at) if record else None,
+        "positions": to_spark(record.positions) if record else None,
+    }
+
+
+def _cause_document(cause: Cause) -> dict[str, str]:
+    return {
+        "code": cause.code,
+        "cause": cause.title,
+        "evidence": cause.evidence,
+        "advice": cause.advice,
+        "command": next_command(cause.command, cause.code),
+    }
+
+
+PROGRESS_SCHEMA = "sluicegate.progress"
+_EVERY = 1.0
+_CLEAR = "\r\x1b[2K"
+
+
+class Display(Watch, Protocol):
+    """A `Watch` that leaves the screen tidy."""
+
+    def close(self) -> None:
+        """The job has ended."""
+
+
+def display(sink: Sink, consumer: str | None) -> Display:
+    """The way to show a job here; `consumer` is the one whose positions it was started from."""
+    return _Live(sink, consumer) if sys.stderr.isatty() else _Lines(sink, consumer)
+
+
+class _Notes:
+    """What is said of a job once, in every mode."""
+
+    def __init__(self, sink: Sink, consumer: str | None) -> None:
+        self._sink = sink
+        self._consumer = consumer
+        self._began = time.monotonic()
+
+    def started(self, pid: int, log: Path) -> None:
+        self._note(f"running, pid {pid}, log {log}")
+
+    def stopping(self, *, kills: bool) -> None:
+        if kills:
+            self._note("killing the job")
+        else:
+            self._note("asked the job to end and waiting for it; once more kills it")
+
+    def progressed(self, progress: Progress) -> None:
+        if self._consumer and progress.committed not in (None, self._consumer):
+            self._note(
+                f"query {progress.query} commits to consumer {progress.committed}, but the job was "
+                f"started from {self._consumer}: call the query {self._consumer}, or the next "
+                "start reads all of this again"
+            )
+            self._consumer = None
+
+    def _note(self, text: str) -> None:
+        self._sink.note(text)
+
+
+class _Live(_Notes):
+    """One line: where the job is, how fast, and when it was last heard of."""
+
+    def __init__(self, sink: Sink, consumer: str | None) -> None:
+        super().__init__(sink, consumer)
+        self._last: Progress | None = None
+        self._heard = self._drawn = time.monotonic()
+
+    def progressed(self, progress: Progress) -> None:
+        super().progressed(progress)
+        self._last, self._heard = progress, time.monotonic()
+
+    def waited(self) -> None:
+        now = time.monotonic()
+        if now - self._drawn >= _EVERY:
+            self._drawn = now
+            write_error(_CLEAR + visible(self._line(now)))
+
+    def close(self) -> None:
+        write_error(_CLEAR)
+
+    def _line(self, now: float) -> str:
+        last = self._last
+        if last is None:
+            return f"running for {units.duration(now - self._began)}"
+        what = "batch" if last.counts is None else "epoch"
+        return (
+            f"{last.query}: {what} {last.batch}, {last.rows_per_second:,.0f} rows/s, took "
+            f"{units.duration(last.seconds)}, {_counts(last)}"
+            f"{units.duration(now - self._heard)} ago"
+        )
+
+    def _note(self, text: str) -> None:
+        write_error(_CLEAR)
+        super()._note(text)
+
+
+def _counts(progress: Progress) -> str:
+    """What became of an epoch's events, in a few words."""
+    if progress.counts is None:
+        return ""
+    shown = {name: progress.counts.get(name, 0) for name in ("duplicates", "rejected", "lag")}
+    return "".join(f"{count:,} {name}, " for name, count in shown.items() if count)
+
+
+class _Lines(_Notes):
+    """A line of JSON per batch, but of each query at most one a second, and always the last."""
+
+    def __init__(self, sink: Sink, consumer: str | None) -> None:
+        super().__init__(sink, consumer)
+        self._written: dict[str, float] = {}
+        self._waiting: dict[str, Progress] = {}
+
+    def progressed(self, progress: Progress) -> None:
+        super().progressed(progress)
+        self._waiting[progress.id] = progress
+        self.waited()
+
+    def waited(self) -> None:
+        now = time.monotonic()
+        due = [q for q in self._waiting if now - self._written.get(q, 0) >= _EVERY]
+        for query in due:
+            self._written[query] = now
+            self._write(self._waiting.pop(query))
+
+    def close(self) -> None:
+        for progress in self._waiting.values():
+            self._write(progress)
+        self._waiting.clear()
+
+    def _write(self, progress: Progress) -> None:
+        document = {"schema": PROGRESS_SCHEMA, "version": 1, **progress.fields()}
+        write_error(json.dumps(document) + "\n")

@@ -1,1 +1,0 @@
-"""The chain: the numbered links of a stream, the only truth about it."""

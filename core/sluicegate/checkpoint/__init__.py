@@ -1,0 +1,1 @@
+"""Checkpoints of Spark Structured Streaming that other applications write."""

@@ -1,0 +1,314 @@
+"""Changes several files of a checkpoint as one, so that a kill at any moment is harmless.
+
+Such a checkpoint has no fence of its own, so an operation brings one:
+
+1. New contents are staged and old files get a second name, all below `_sluicegate/N/`, fsynced.
+2. `_sluicegate/N.change` says what will be done.
+3. The *barrier* goes up: an offsets file with the next number, whose text is not a log entry. Spark
+   starts from the newest offsets file, so it refuses to start; a job that runs after all dies when
+   it wants to write that batch. `_sluicegate/N.begun` says that it was up.
+4. The files are put in place or taken away, each in one step.
+5. The barrier comes down: it is removed, or replaced by the offsets that belong there.
+6. `_sluicegate/N.done` closes the operation.
+
+As long as the barrier is up, the operation can be finished (all its new contents are there) or
+taken back (all old files are). Before that nothing has happened; after it everything has. Whoever
+takes it back first writes `_sluicegate/N.undone`, so that the next one goes the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from shlex import quote
+
+from sluicegate import journal
+from sluicegate.checkpoint import barrier
+from sluicegate.checkpoint.edit_record import Changed, ChangeRecord, decode, encode
+from sluicegate.checkpoint.file_edits import Edit, Linked, Place, Roots
+from sluicegate.errors import Drifted, Locked, NotFound, StorageFailed
+from sluicegate.storage import Storage
+
+HOME = "_sluicegate"
+_PIECE = 1 << 20
+
+
+class Progress(Enum):
+    """How far an operation came."""
+
+    NOT_BEGUN = journal.NOT_BEGUN
+    HALF_WAY = "interrupted; Spark refuses to start"
+    HALF_BACK = "interrupted while it was taken back; Spark refuses to start"
+    DONE = journal.DONE
+    TAKEN_BACK = "taken back"
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the checkpoint is in between, so that somebody must go on or back."""
+        return self in (Progress.HALF_WAY, Progress.HALF_BACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A recorded operation, how far it came, and whether its backups were given up."""
+
+    record: ChangeRecord
+    progress: Progress
+    pruned: bool = False
+
+
+def list_operations(roots: Roots) -> list[Operation]:
+    """All operations of a checkpoint, oldest first."""
+    storage = roots[Place.CHECKPOINT]
+    try:
+        names = {entry.name for entry in storage.list(HOME)}
+    except NotFound:
+        return []
+    found = []
+    for name in sorted(names):
+        if name.endswith(".change"):
+            key = f"{HOME}/{name}"
+            record = decode(storage.get(key), f"{storage.uri}/{key}")
+            progress = _progress(storage, record, names)
+            found.append(Operation(record, progress, record.pruned_name in names))
+    return found
+
+
+def interrupted(roots: Roots) -> Operation | None:
+    """The operation that was killed in the middle, if there is one."""
+    return next((o for o in list_operations(roots) if o.progress.is_interrupted), None)
+
+
+def refuse_interrupted(roots: Roots) -> None:
+    """Refuse to work on a checkpoint that is changed half way."""
+    stuck = interrupted(roots)
+    if stuck is not None:
+        place = roots[Place.CHECKPOINT].uri
+        raise Drifted(
+            f"{stuck.record.id} ({stuck.record.kind}) of {place} was interrupted",
+            hint=f"finish it with: sluicegate checkpoint repair {quote(place)}; or take it back "
+            f"with: sluicegate undo {quote(place)}",
+            place=place,
+        )
+
+
+def next_number(storage: Storage) -> int:
+    """A number that no operation has, also none that died before its record was written."""
+    try:
+        names = [entry.name for entry in storage.list(HOME)]
+    except NotFound:
+        return 1
+    numbers = [int(name[:20]) for name in names if name[:20].isascii() and name[:20].isdigit()]
+    return max(numbers, default=0) + 1
+
+
+def perform(roots: Roots, record: ChangeRecord, edits: Iterable[Edit]) -> ChangeRecord:
+    """Carry out edits as an operation; gives its record. The caller holds the lock."""
+    storage = roots[Place.CHECKPOINT]
+    changed = tuple(_stage(roots, record.number, index, edit) for index, edit in enumerate(edits))
+    record = record.with_files(changed)
+    storage.put_if_absent(_key(record, "change"), encode(record))
+    finish(roots, record)
+    return record
+
+
+def finish(roots: Roots, record: ChangeRecord) -> None:
+    """Bring an operation to its end, from wherever it is."""
+    storage = roots[Place.CHECKPOINT]
+    _raise_barrier(storage, record)
+    storage.put_if_absent(_key(record, "begun"), b"")
+    last = None
+    for file in record.files:
+        if _is_barrier(record, file):
+            last = file
+        else:
+            _put_in_place(roots, record, file)
+    if last:
+        storage.link(_staged(record, last), record.barrier, replace=True)
+    else:
+        storage.delete(record.barrier)
+    storage.put_if_absent(_key(record, "done"), b"")
+
+
+def take_back(roots: Roots, record: ChangeRecord) -> None:
+    """Put everything back to what it was before an operation that was interrupted."""
+    storage = roots[Place.CHECKPOINT]
+    storage.put_if_absent(_key(record, "undone"), b"")
+    for file in reversed(record.files):
+        if not _is_barrier(record, file):
+            _restore(roots, record, file)
+    storage.delete(record.barrier)
+
+
+def make_durable(storage: Storage, record: ChangeRecord) -> None:
+    """Make sure that the end of an operation lasts, if whoever carried it out has died since."""
+    for key in (_key(record, "begun"), f"offsets/{record.newest}"):
+        if storage.stat(key) is not None:
+            storage.sync(key)
+
+
+def inverse(record: ChangeRecord) -> list[Edit]:
+    """The edits that undo a finished operation: every old file back from its second name."""
+    edits = []
+    for file in record.files:
+        old = Linked(_kept(record, file)) if file.had_old else None
+        edits.append(Edit(file.place, file.key, old))
+    return edits
+
+
+def differences(roots: Roots, record: ChangeRecord) -> list[str]:
+    """The files that are no longer what a finished operation made of them."""
+    return [
+        f"{roots[file.place].uri}/{file.key}"
+        for file in record.files
+        if not _is_new(roots, record, file)
+    ]
+
+
+def _stage(roots: Roots, number: int, index: int, edit: Edit) -> Changed:
+    """Give the old file a second name, and lay the new content ready."""
+    storage = roots[edit.place]
+    base = f"{HOME}/{number:020d}"
+    had_old = storage.stat(edit.key) is not None
+    if had_old:
+        storage.link(edit.key, f"{base}/old/{index}")
+    match edit.content:
+        case None:
+            return Changed(edit.place, edit.key, index, had_old, has_new=False)
+        case bytes() as data:
+            storage.put_if_absent(f"{base}/new/{index}", data)
+        case Linked(key):
+            storage.link(key, f"{base}/new/{index}")
+        case pieces:
+            storage.put_if_absent(f"{base}/new/{index}", pieces())
+    return Changed(edit.place, edit.key, index, had_old, has_new=True)
+
+
+def _progress(storage: Storage, record: ChangeRecord, names: set[str]) -> Progress:
+    undone = f"{record.number:020d}.undone" in names
+    if _barrier_is_up(storage, record):
+        return Progress.HALF_BACK if undone else Progress.HALF_WAY
+    if undone:
+        return Progress.TAKEN_BACK
+    begun = f"{record.number:020d}.begun" in names
+    return Progress.DONE if begun else Progress.NOT_BEGUN
+
+
+def _raise_barrier(storage: Storage, record: ChangeRecord) -> None:
+    uri = quote(storage.uri)
+    # Spark's error shows the first line of what it cannot read, so it says what to do.
+    text = (
+        f"{_sign(record)} was interrupted; finish it with: sluicegate checkpoint repair {uri}; "
+        f"or take it back with: sluicegate undo {uri}\n"
+    )
+    if storage.put_if_absent(record.barrier, text.encode()):
+        return
+    if barrier.is_barrier(storage, record.barrier):
+        # A copy that was made for this operation: from here on it is whole, and can be finished.
+        storage.replace(record.barrier, text.encode())
+        return
+    if not _barrier_is_up(storage, record):
+        raise Locked(
+            f"{storage.uri}/{record.barrier} has appeared: a job writes to this checkpoint; "
+            "nothing was changed",
+            hint="stop the job and wait until its JVM has ended, then plan again",
+            place=f"{storage.uri}/{record.barrier}",
+        )
+
+
+def _barrier_is_up(storage: Storage, record: ChangeRecord) -> bool:
+    try:
+        return storage.get(record.barrier).startswith(_sign(record).encode())
+    except NotFound:
+        return False
+
+
+def _sign(record: ChangeRecord) -> str:
+    """How a barrier begins, by which it is told from a log entry and from other barriers."""
+    return f"{barrier.SIGN}{record.id} ({record.kind})"
+
+
+def _put_in_place(roots: Roots, record: ChangeRecord, file: Changed) -> None:
+    storage = roots[file.place]
+    if _is_new(roots, record, file):
+        return
+    if not _is_old(roots, record, file):
+        raise _foreign(storage, file)
+    if file.has_new:
+        storage.link(_staged(record, file), file.key, replace=True)
+    else:
+        storage.delete(file.key)
+
+
+def _restore(roots: Roots, record: ChangeRecord, file: Changed) -> None:
+    storage = roots[file.place]
+    if _is_old(roots, record, file):
+        return
+    if not _is_new(roots, record, file):
+        raise _foreign(storage, file)
+    if file.had_old:
+        storage.link(_kept(record, file), file.key, replace=True)
+    else:
+        storage.delete(file.key)
+
+
+def _is_old(roots: Roots, record: ChangeRecord, file: Changed) -> bool:
+    kept = _kept(record, file) if file.had_old else None
+    return _is_same(roots[file.place], file.key, kept)
+
+
+def _is_new(roots: Roots, record: ChangeRecord, file: Changed) -> bool:
+    staged = _staged(record, file) if file.has_new else None
+    return _is_same(roots[file.place], file.key, staged)
+
+
+def _is_same(storage: Storage, key: str, other: str | None) -> bool:
+    """Whether a key leads to the same file, or one of the same content; None: to nothing."""
+    found = storage.stat(key)
+    if other is None or found is None:
+        return found is None and other is None
+    kept = storage.stat(other)
+    if kept is None:
+        raise StorageFailed(
+            f"{storage.uri}/{other} is gone, which is needed to finish or undo an operation",
+            hint="restore it from a backup of the checkpoint",
+            place=f"{storage.uri}/{other}",
+        )
+    if found.identity and found.identity == kept.identity:
+        return True
+    # A copy of the checkpoint has files of its own.
+    return found.size == kept.size and _equal(storage, key, other)
+
+
+def _equal(storage: Storage, key: str, other: str) -> bool:
+    with storage.open(key) as left, storage.open(other) as right:
+        while piece := left.read(_PIECE):
+            if piece != right.read(len(piece)):
+                return False
+        return not right.read(1)
+
+
+def _foreign(storage: Storage, file: Changed) -> Drifted:
+    place = f"{storage.uri}/{file.key}"
+    return Drifted(
+        f"{place} is neither what it was before the operation nor what the operation makes of it",
+        hint="somebody else changed it; compare it with the copies below _sluicegate/",
+        place=place,
+    )
+
+
+def _is_barrier(record: ChangeRecord, file: Changed) -> bool:
+    return file.place is Place.CHECKPOINT and file.key == record.barrier
+
+
+def _key(record: ChangeRecord, suffix: str) -> str:
+    return f"{HOME}/{record.number:020d}.{suffix}"
+
+
+def _staged(record: ChangeRecord, file: Changed) -> str:
+    return f"{HOME}/{record.number:020d}/new/{file.index}"
+
+
+def _kept(record: ChangeRecord, file: Changed) -> str:
+    return f"{HOME}/{record.number:020d}/old/{file.index}"

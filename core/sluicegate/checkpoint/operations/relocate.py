@@ -1,0 +1,218 @@
+"""Making checkpoints: a fresh one that starts at given offsets, and a copy that lies elsewhere.
+
+A new directory is startable only when it is complete: see `unfinished`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shlex import quote
+
+from sluicegate import units
+from sluicegate.checkpoint import barrier as unfinished
+from sluicegate.checkpoint import edit
+from sluicegate.checkpoint.edit import HOME
+from sluicegate.checkpoint.file_edits import Place
+from sluicegate.checkpoint.format.log import TEMPORARY, parse_json
+from sluicegate.checkpoint.format.offset_log import OffsetKind, SourceOffset
+from sluicegate.checkpoint.paths import has_paths, is_stale_sum, rewritten
+from sluicegate.checkpoint.truncate import in_blocks
+from sluicegate.checkpoint.view import METADATA, look_at
+from sluicegate.errors import SluicegateError, UnsupportedFormat, UsageError
+from sluicegate.plan import Action, Plan
+from sluicegate.positions import Positions, PositionsInvalid, to_spark
+from sluicegate.storage import LocalStorage, Storage, local_root
+
+Start = Positions | str
+"""Where a fresh checkpoint starts: positions of topics, or the offset as its source writes it."""
+
+_PIECE = 1 << 20
+_SEED_READS = (
+    "The query starts with batch 1 and reads from these offsets on, whatever its startingOffsets "
+    "say. Partitions that are not named are read from their beginning."
+)
+_SEED_READS_OTHER = (
+    "The query starts with batch 1 and its only source reads from this offset on. That the source "
+    "understands it is not known here: it is written as it is."
+)
+_SEED_WRITES = (
+    "Its state is empty. A file sink that has a batch 1 already would skip it: write to a new "
+    "output."
+)
+
+
+def parse_offset(text: str) -> str:
+    """An offset that is no position of a topic, such as a Python data source has: one JSON value.
+
+    A file source's offset is refused: it means nothing without the log that goes with it.
+    """
+    try:
+        value = parse_json(text, "the offset")
+    except SluicegateError as e:
+        raise PositionsInvalid(e.message) from e
+    compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if not isinstance(value, (dict, int)) or isinstance(value, bool) or not value:
+        raise PositionsInvalid(f"{compact:.60} is not an offset that a source writes")
+    if SourceOffset("0", compact).kind is OffsetKind.FILE:
+        raise PositionsInvalid(
+            "a file source cannot be seeded: its offset counts the entries of its own log",
+            hint="move the files that are not to be read, or copy the checkpoint: "
+            "sluicegate checkpoint relocate",
+        )
+    return compact
+
+
+def plan_seed(uri: str, start: Start, query_id: str) -> Plan:
+    """A fresh checkpoint whose first batch reads from the given offsets on."""
+    root = local_root(uri).absolute()
+    _refuse_occupied(root)
+    actions = [Action("make", str(root), f"a checkpoint of query {query_id}")]
+    if isinstance(start, str):
+        actions.append(Action("start at", "source 0", start))
+        reads = _SEED_READS_OTHER
+    else:
+        actions += [
+            Action("start at", f"{each.topic}[{each.partition}]", "", None, each.offset)
+            for each in start
+        ]
+        reads = _SEED_READS
+    return Plan(f"Seed a checkpoint in {root}", tuple(actions), (reads, _SEED_WRITES))
+
+
+def seed(uri: str, start: Start, query_id: str) -> None:
+    """Make the checkpoint that `plan_seed` describes."""
+    write_seed(new_directory(uri), start, query_id)
+
+
+def write_seed(storage: Storage, start: Start, query_id: str) -> None:
+    """The same, in an empty directory."""
+    barrier = unfinished.barrier_key(0)
+    again = f"sluicegate checkpoint seed {quote(storage.uri)} --offsets FILE"
+    unfinished.raise_barrier(storage, barrier, again)
+    storage.put_if_absent(METADATA, json.dumps({"id": query_id}, separators=(",", ":")).encode())
+    storage.put_if_absent("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')
+    head = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n'
+    storage.put_if_absent("offsets/0", (head + _text(start)).encode())
+    storage.delete(barrier)
+
+
+def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Plan:
+    """A copy of a checkpoint that can be started where it lies; the source stays as it is."""
+    root = local_root(destination).absolute()
+    _refuse_occupied(root)
+    _refuse_inside(source, root)
+    unfinished.refuse_unfinished(source)
+    edit.refuse_interrupted({Place.CHECKPOINT: source})
+    files = list(_files(source))
+    changed = [key for key in files if has_paths(key)]
+    mapped = [Action("replace", old, f"by {new}") for old, new in moves.items()]
+    return Plan(
+        f"Copy {source.uri} to {root}",
+        (
+            Action("copy", source.uri, units.counted(len(files), "file")),
+            Action("rewrite paths", str(root), f"in {units.counted(len(changed), 'file')}"),
+            *mapped,
+        ),
+        (
+            "The original is only read. Start the query on one of the two, never on both.",
+            "The query has the same id in both, so sinks that recognise it go on where they were.",
+        ),
+    )
+
+
+def relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Storage:
+    """Make the copy that `plan_relocate` describes."""
+    _refuse_inside(source, local_root(destination).absolute())
+    storage = new_directory(destination)
+    write_copy(source, storage, moves)
+    return storage
+
+
+def write_copy(source: Storage, storage: Storage, moves: Mapping[str, str]) -> None:
+    """The same, in an empty directory."""
+    last = look_at(source).last_batch
+    barrier = unfinished.barrier_key(-1 if last is None else last)
+    again = unfinished.relocate_command(_root(source), _root(storage), moves)
+    unfinished.raise_barrier(storage, barrier, again)
+    copy_files(source, storage, moves)
+    storage.delete(barrier)
+
+
+def copy_files(source: Storage, storage: Storage, moves: Mapping[str, str]) -> None:
+    """Copy every file of a checkpoint, with the paths that have changed."""
+    every = {_root(source): _root(storage), **moves}
+    for key in _files(source):
+        has_moved = has_paths(key)
+        pieces = in_blocks(rewritten(source, key, every)) if has_moved else _pieces(source, key)
+        storage.put_if_absent(key, pieces)
+
+
+def new_directory(uri: str) -> LocalStorage:
+    """An empty directory for a checkpoint, or a refusal if something is there."""
+    root = local_root(uri).absolute()
+    _refuse_occupied(root)
+    return LocalStorage.create(root)
+
+
+def cut_over(source: str, destination: str) -> list[str]:
+    """What is left to do by hand after a copy."""
+    return [
+        f"Set checkpointLocation to {destination} and start the query.",
+        f"Once it runs well, remove the original: rm -r {quote(source)}",
+    ]
+
+
+def _text(start: Start) -> str:
+    if isinstance(start, str):
+        return start
+    return json.dumps(to_spark(start), separators=(",", ":"))
+
+
+def _root(storage: Storage) -> str:
+    return str(local_root(storage.uri).absolute())
+
+
+def _refuse_occupied(root: Path) -> None:
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        return
+    hint = "name a new directory"
+    if root.is_dir():
+        told = unfinished.told_by(LocalStorage(root))
+        hint = f"making it was interrupted: rm -r {quote(str(root))}" if told else hint
+    raise SluicegateError(
+        f"{root} exists and is not empty; nothing was written", hint=hint, place=str(root)
+    )
+
+
+def _refuse_inside(source: Storage, root: Path) -> None:
+    if root.resolve().is_relative_to(Path(_root(source)).resolve()):
+        raise UsageError(
+            f"{root} is inside of {source.uri}, which a copy leaves as it is",
+            hint="name a directory elsewhere",
+        )
+
+
+def _files(storage: Storage, directory: str = "") -> Iterator[str]:
+    """Every file that belongs to the checkpoint; not what is temporary or ours."""
+    for entry in storage.list(directory):
+        key = f"{directory}/{entry.name}" if directory else entry.name
+        if entry.kind == "directory":
+            if key != HOME:
+                yield from _files(storage, key)
+        elif entry.kind != "file":
+            place = f"{storage.uri}/{key}"
+            raise UnsupportedFormat(
+                f"{place} is a link or special file, which a copy would lack",
+                hint="put the file itself in its place",
+                place=place,
+            )
+        elif not (TEMPORARY.fullmatch(entry.name) or is_stale_sum(key)):
+            yield key
+
+
+def _pieces(storage: Storage, key: str) -> Iterator[bytes]:
+    with storage.open(key) as stream:
+        while piece := stream.read(_PIECE):
+            yield piece

@@ -1,0 +1,303 @@
+"""Moving the positions of a checkpoint.
+
+Without state, by appending: a batch that is committed already and ends at the new offsets. Batch
+numbers are never re-used, so no sink takes what comes next for something it has. With state, only
+by rolling back to a batch: its state belongs to its offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sluicegate import units
+from sluicegate.checkpoint.file_edits import Draft, Edit, Place, Roots, put, standing
+from sluicegate.checkpoint.format.commit_log import read_commit
+from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
+from sluicegate.checkpoint.format.log import list_log
+from sluicegate.checkpoint.format.offset_log import (
+    OffsetEntry,
+    OffsetKind,
+    SourceOffset,
+    read_offsets,
+)
+from sluicegate.checkpoint.operations import rollback
+from sluicegate.checkpoint.rules.offsets import render
+from sluicegate.checkpoint.rules.state_data import ChainReader
+from sluicegate.checkpoint.truncate import Log, empty_entry
+from sluicegate.checkpoint.view import Look, look_at
+from sluicegate.errors import Corrupt, NotFound, SluicegateError
+from sluicegate.plan import Action
+from sluicegate.positions import Position, Positions, to_spark
+from sluicegate.reset import Known, Point, Range, ResetRefused, ResetSpec, Scenario, plan_reset
+from sluicegate.storage import Storage
+
+
+def wanted_offsets(storage: Storage, spec: ResetSpec) -> dict[str, str]:
+    """The offsets that a scenario asks for, as the log writes them, of the sources that move."""
+    look = look_at(storage)
+    newest = _newest(look)
+    if spec.scenario is Scenario.MOMENT:
+        return _at_moment(look, newest, spec)
+    positions = Positions.of(p for offset in newest.offsets for p in positions_of(offset))
+    moves = plan_reset(positions, _known(look, newest), spec)
+    new = {(move.topic, move.partition): move.new for move in moves if move.delta}
+    return {
+        offset.source: _text(offset, [_moved(each, new) for each in positions_of(offset)])
+        for offset in newest.offsets
+        if any((p.topic, p.partition) in new for p in positions_of(offset))
+    }
+
+
+def known_topics(storage: Storage) -> list[str]:
+    """The topics of the newest batch, and what stands for sources without topics."""
+    newest = _newest(look_at(storage))
+    return sorted({p.topic for offset in newest.offsets for p in positions_of(offset)})
+
+
+def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
+    """The reset of sources to the offsets in `to`, asked for at the time `at`."""
+    to = work.get("to")
+    if not isinstance(to, dict) or not all(isinstance(text, str) for text in to.values()):
+        raise Corrupt("the plan's work names no offsets to go to")
+    look = look_at(roots[Place.CHECKPOINT])
+    newest = _newest(look)
+    unknown = sorted(to.keys() - {offset.source for offset in newest.offsets})
+    if unknown:
+        raise Corrupt(f"the plan's work names a source that is not there: {unknown[0]}")
+    if look.operators:
+        return _by_rollback(roots, look, newest, to, str(work.get("note", "")))
+    # Its own time: whoever asks where the query was before this change must not find it.
+    if isinstance(at := work.get("at"), int):
+        newest = replace(newest, timestamp_ms=max(newest.timestamp_ms, at))
+    appended = _by_appending(look, newest, to, str(work.get("note", "")))
+    return _with_sink(appended, roots.get(Place.SINK), newest)
+
+
+def positions_of(offset: SourceOffset) -> list[Position]:
+    """An offset as positions; of a file source the next entry of its log, a counter's number."""
+    if offset.positions is not None:
+        return list(offset.positions)
+    if offset.number is not None and offset.kind in (OffsetKind.FILE, OffsetKind.NUMBER):
+        # A file source's offset is the last entry that was read.
+        ahead = 1 if offset.kind is OffsetKind.FILE else 0
+        return [Position(f"source-{offset.source}", 0, offset.number + ahead)]
+    return []
+
+
+def _by_appending(look: Look, newest: OffsetEntry, to: Mapping[str, str], note: str) -> Draft:
+    offsets = tuple(
+        replace(offset, text=to.get(offset.source, offset.text)) for offset in newest.offsets
+    )
+    moved = any(a.text != b.text for a, b in zip(offsets, newest.offsets, strict=True))
+    files = any(o.kind is OffsetKind.FILE and o.source in to for o in offsets)
+    # A file source compares the newest two entries, so it needs the new offset twice.
+    batches = range(newest.batch + 1, newest.batch + (3 if files else 2)) if moved else range(0)
+    edits = tuple(edit for batch in batches for edit in _appended(look, newest, offsets, batch))
+    return Draft(
+        title="Move the positions",
+        summary=note or "to other offsets",
+        actions=tuple(_actions(newest, offsets)),
+        consequences=tuple(_appending_means(look, newest, batches, note)) if moved else (),
+        edits=edits,
+        newest=max(batches, default=newest.batch),
+        preconditions=standing(look),
+    )
+
+
+def _with_sink(appended: Draft, sink: Storage | None, newest: OffsetEntry) -> Draft:
+    """The file sink's log has an entry for every batch; readers fail where one is missing."""
+    if not appended.edits:
+        return appended
+    if sink is None:
+        told = (
+            "If the query writes with Spark's file sink, name it with --sink: the sink's log needs "
+            "entries of these batches, too, or its readers fail."
+        )
+        return replace(appended, consequences=(*appended.consequences, told))
+    log = Log(sink, Place.SINK, SINK_DIRECTORY, list_log(sink, SINK_DIRECTORY))
+    # Also of a batch that was planned and not finished, which is not run again.
+    first = newest.batch + 1 if log.listing.last is None else log.listing.last + 1
+    edits = [empty_entry(log, batch) for batch in range(first, appended.newest + 1)]
+    action = Action("add to", f"sink: {SINK_DIRECTORY}/", f"{len(edits)} entries without files")
+    return replace(
+        appended,
+        actions=(*appended.actions, action),
+        edits=(*edits, *appended.edits),
+    )
+
+
+def _appended(
+    look: Look, newest: OffsetEntry, offsets: tuple[SourceOffset, ...], batch: int
+) -> Iterator[Edit]:
+    watermark = newest.watermark_ms
+    text = f'v1\n{{"nextBatchWatermarkMs":{watermark}}}'
+    if look.last_commit is not None:
+        commit = read_commit(look.storage, look.last_commit)
+        watermark = commit.next_watermark_ms
+        text = look.storage.get(f"commits/{look.last_commit}").decode()
+    entry = replace(newest, batch=batch, watermark_ms=watermark, offsets=offsets)
+    yield put(f"commits/{batch}", text)
+    yield put(f"offsets/{batch}", render(entry))
+
+
+def _by_rollback(
+    roots: Roots, look: Look, newest: OffsetEntry, to: Mapping[str, str], note: str
+) -> Draft:
+    """Back to the newest batch that ends nowhere beyond the wanted offsets."""
+    wanted = {o.source: replace(o, text=to.get(o.source, o.text)) for o in newest.offsets}
+    if any(_is_ahead(wanted[offset.source], offset) for offset in newest.offsets):
+        raise ResetRefused(
+            "this query has state, and its state cannot be moved forward: it would miss what is "
+            "skipped",
+            hint="start a fresh checkpoint there, with empty state: sluicegate checkpoint seed",
+        )
+    for batch in rollback.candidates(look, ChainReader(look.storage)):
+        entry = read_offsets(look.storage, batch)
+        if not any(_is_beyond(offset, wanted.get(offset.source)) for offset in entry.offsets):
+            return _as_reset(rollback.draft(roots, {"to": batch}), entry, wanted, note)
+    raise ResetRefused(
+        "this query has state, and no batch before these offsets has state that still loads",
+        hint="start a fresh checkpoint there, with empty state: sluicegate checkpoint seed",
+    )
+
+
+def _as_reset(
+    back: Draft, entry: OffsetEntry, wanted: Mapping[str, SourceOffset], note: str
+) -> Draft:
+    exact = all(o.text == wanted[o.source].text for o in entry.offsets if o.source in wanted)
+    more = "" if exact else ", the last one that ends before; it re-reads more than was asked for"
+    told = (
+        "The query has state, which belongs to its batches: it goes back to the end of batch "
+        f"{entry.batch}{more}."
+    )
+    asked = (f"Asked for: {note}.",) if note else ()
+    return replace(
+        back,
+        summary=f"{note}: {back.summary}" if note else back.summary,
+        consequences=(*asked, told, *back.consequences),
+    )
+
+
+def _is_ahead(offset: SourceOffset, limit: SourceOffset) -> bool:
+    """Whether an offset is past another one in some partition, and behind it in none."""
+    return offset.text != limit.text and not _is_beyond(limit, offset)
+
+
+def _is_beyond(offset: SourceOffset, limit: SourceOffset | None) -> bool:
+    """Whether an offset is past another one anywhere; what cannot be compared must be equal."""
+    if limit is None or offset.text == limit.text:
+        return False
+    own, other = (
+        positions_of(offset),
+        {(p.topic, p.partition): p.offset for p in positions_of(limit)},
+    )
+    if not own or not other:
+        return True
+    return any(p.offset > other.get((p.topic, p.partition), -1) for p in own)
+
+
+def _at_moment(look: Look, newest: OffsetEntry, spec: ResetSpec) -> dict[str, str]:
+    """The offsets of the last batch planned by then: any kind of offset can go there."""
+    points = []
+    for batch in look.offsets.batches:
+        try:
+            entry = read_offsets(look.storage, batch)
+        except SluicegateError:
+            continue
+        points.append((entry.timestamp_ms, entry))
+    chosen = [entry for at, entry in points if at <= spec.moment_ms]
+    wanted = units.utc(spec.moment_ms / 1000)
+    if spec.moment_ms > newest.timestamp_ms and not spec.clamp:
+        raise ResetRefused(
+            f"{wanted} is after the newest batch, {newest.batch}, planned "
+            f"{units.utc(newest.timestamp_ms / 1000)}",
+            hint="name an earlier time, or add --clamp to stay there",
+        )
+    if not chosen and not spec.clamp:
+        oldest = points[0][1]
+        raise ResetRefused(
+            f"{wanted} is before the oldest batch that is kept, {oldest.batch}, planned "
+            f"{units.utc(oldest.timestamp_ms / 1000)}",
+            hint="name a later time, or add --clamp to go to the oldest",
+        )
+    entry = chosen[-1] if chosen else points[0][1]
+    now = {offset.source: offset.text for offset in newest.offsets}
+    return {o.source: o.text for o in entry.offsets if o.text and o.text != now.get(o.source)}
+
+
+def _newest(look: Look) -> OffsetEntry:
+    if look.last_batch is None:
+        raise NotFound(f"{look.storage.uri} has no batches yet", place=look.storage.uri)
+    return read_offsets(look.storage, look.last_batch)
+
+
+def _known(look: Look, newest: OffsetEntry) -> Known:
+    """A file source's own log is its range; of others only the broker knows it."""
+    ranges = {}
+    for offset in newest.offsets:
+        listing = look.sources.get(offset.source)
+        if offset.kind is OffsetKind.FILE and listing and listing.last is not None:
+            ranges[f"source-{offset.source}", 0] = Range(0, listing.last + 1)
+    return Known(ranges, ranges_from="the source (such as Kafka's broker)", past=_past(look))
+
+
+def _past(look: Look) -> list[Point]:
+    points = []
+    for batch in look.offsets.batches:
+        try:
+            entry = read_offsets(look.storage, batch)
+        except SluicegateError:
+            continue
+        positions = Positions.of(p for offset in entry.offsets for p in positions_of(offset))
+        points.append(Point(entry.timestamp_ms, positions, f"batch {batch}"))
+    return points
+
+
+def _moved(position: Position, new: Mapping[tuple[str, int], int]) -> Position:
+    offset = new.get((position.topic, position.partition), position.offset)
+    return Position(position.topic, position.partition, offset)
+
+
+def _text(offset: SourceOffset, positions: list[Position]) -> str:
+    if offset.kind is OffsetKind.FILE:
+        return json.dumps({"logOffset": positions[0].offset - 1}, separators=(",", ":"))
+    if offset.kind is OffsetKind.NUMBER:
+        return str(positions[0].offset)
+    return json.dumps(to_spark(Positions.of(positions)), separators=(",", ":"))
+
+
+def _actions(newest: OffsetEntry, offsets: tuple[SourceOffset, ...]) -> Iterator[Action]:
+    for old, new in zip(newest.offsets, offsets, strict=True):
+        if old.text == new.text:
+            continue
+        before = {(p.topic, p.partition): p.offset for p in positions_of(old)}
+        after = positions_of(new)
+        if not before or not after:
+            yield Action("move", f"source {old.source}", f"{old.text} → {new.text}")
+        for p in after:
+            was = before.get((p.topic, p.partition))
+            if was != p.offset:
+                verb = "rewind" if was is not None and p.offset < was else "skip"
+                yield Action(verb, f"{p.topic}[{p.partition}]", "", was, p.offset)
+
+
+def _appending_means(look: Look, newest: OffsetEntry, batches: range, note: str) -> Iterator[str]:
+    if note:
+        yield f"Asked for: {note}."
+    numbers = f"batch {batches[0]}"
+    if len(batches) > 1:
+        numbers = f"batches {batches[0]} and {batches[-1]}"
+    yield (
+        f"Adds {numbers}, committed and without rows; the next start goes on from the new offsets "
+        f"with batch {batches[-1] + 1}, a number that no sink has seen."
+    )
+    if look.last_commit != newest.batch:
+        yield (
+            f"Batch {newest.batch} was not finished, and is not run again: what it was to read of "
+            "sources and partitions that are not moved is skipped. Let the job finish it first, or "
+            "move them, too."
+        )
+    yield "What is read a second time is written a second time."

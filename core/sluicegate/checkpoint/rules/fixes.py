@@ -1,0 +1,181 @@
+"""Fixes of findings: lossless where there is one, else the choices; and entries of file logs.
+
+Logs are streamed, never loaded: a compact file repeats every entry there ever was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from sluicegate.checkpoint.file_edits import Edit, Place, Roots, drop_sums
+from sluicegate.checkpoint.format.file_log import needed_files
+from sluicegate.checkpoint.format.log import stream_lines
+from sluicegate.checkpoint.truncate import Log, repeated
+from sluicegate.checkpoint.view import Look
+from sluicegate.errors import NotFound, SluicegateError
+from sluicegate.findings import Finding
+from sluicegate.plan import Choice
+from sluicegate.positions import Positions
+from sluicegate.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """What is done about a finding: in a few words, with what it means, as edits."""
+
+    what: str
+    meaning: str
+    edits: tuple[Edit, ...]
+
+
+Remedy = Mend | tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a mend is worked out from; `positions` and `query_id` are what the operator knows."""
+
+    roots: Roots
+    look: Look
+    positions: Positions | None = None
+    query_id: str | None = None
+
+    @property
+    def storage(self) -> Storage:
+        """The checkpoint."""
+        return self.look.storage
+
+    @property
+    def sink(self) -> Storage | None:
+        """The file sink, if it is known."""
+        return self.roots.get(Place.SINK)
+
+    def key_of(self, finding: Finding) -> str:
+        """The key of the file that a finding is about."""
+        for storage in self.roots.values():
+            if finding.place.startswith(f"{storage.uri}/"):
+                return finding.place.removeprefix(f"{storage.uri}/")
+        return finding.place
+
+
+Healer = Callable[[Case, Finding], Remedy]
+
+
+def merged(mends: Iterable[Mend]) -> list[Edit]:
+    """The edits of several mends, each file once."""
+    edits: dict[tuple[Place, str], Edit] = {}
+    for mend in mends:
+        for edit in mend.edits:
+            edits.setdefault((edit.place, edit.key), edit)
+    return list(edits.values())
+
+
+_SHOWN = 3
+
+
+def write_entry(log: Log, name: str, lines: list[bytes], told: str) -> Mend:
+    """Write a file of the log anew, with these lines."""
+    key = log.key(name)
+    data = b"\n".join([b"v1", *lines])
+    edits = (Edit(log.place, key, data), *drop_sums(log.storage, key, log.place))
+    return Mend(f"write {key} anew", told, edits)
+
+
+def compact_again(
+    case: Case, log: Log, number: int, before: list[str] | None, own: list[bytes] | None
+) -> Remedy:
+    """A compact file, from the files with the entries before it and its own, worked out."""
+    if before is None or own is None:
+        return no_files(case, log.key(f"{number}.compact"))
+    key = log.key(f"{number}.compact")
+    edits = (
+        Edit(log.place, key, repeated(log, before, own)),
+        *drop_sums(log.storage, key, log.place),
+    )
+    told = f"It repeats the entries of {_listed(before)} and names {shown(own)}."
+    return Mend(f"write {key} anew", told, edits)
+
+
+def files_before(log: Log, number: int) -> list[str] | None:
+    """The files that together hold all entries below a number; None if some of them are gone."""
+    compacts = (n for n in reversed(log.listing.compacts) if n < number)
+    base = next((n for n in compacts if is_whole(log, f"{n}.compact")), -1)
+    names = [f"{base}.compact"] if base >= 0 else []
+    # One by one, because a stray name can be a huge number.
+    for each in range(base + 1, number):
+        if not is_whole(log, str(each)):
+            return None
+        names.append(str(each))
+    return names
+
+
+def other_files(log: Log, number: int, besides: Iterable[str]) -> list[str]:
+    """The files that hold all entries but the lost one; what is left of that one tells nothing."""
+    lost = (str(number), f"{number}.compact")
+    names = dict.fromkeys([*needed_files(log.listing), *besides])
+    return [name for name in names if name not in lost]
+
+
+def rendered(entry: Mapping[str, object]) -> bytes:
+    """A line of a log, as Spark writes it."""
+    return json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_entries(log: Log, name: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The lines of a log file with what they say; `ValueError` where one does not parse."""
+    key = log.key(name)
+    with log.storage.open(key) as stream:
+        lines = stream_lines(stream, key)
+        if next(lines) != b"v1":
+            raise ValueError("not a log file of version 1")
+        for line in lines:
+            if line:
+                entry = json.loads(line)
+                if not isinstance(entry, dict):
+                    raise ValueError("not an entry")
+                yield line, entry
+
+
+def is_whole(log: Log, name: str) -> bool:
+    """Whether a log file is there and every line of it parses."""
+    try:
+        for _ in read_entries(log, name):
+            pass
+    except (NotFound, ValueError, SluicegateError):
+        return False
+    return True
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else "none"
+
+
+def shown(lines: list[bytes]) -> str:
+    """The files that lines name, for a person."""
+    names = [json.loads(line)["path"].rpartition("/")[2] for line in lines[:_SHOWN]]
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return ", ".join(names) + more
+
+
+def no_files(case: Case, key: str) -> tuple[Choice, ...]:
+    """What is left to do about an entry whose files cannot be worked out."""
+    uri = quote(case.storage.uri)
+    sink = "" if case.sink is None else f" --sink {quote(case.sink.uri)}"
+    return (
+        Choice(
+            "",
+            f"restore {key} from a backup",
+            "",
+            "nothing",
+        ),
+        Choice(
+            "",
+            "go back to a batch before it",
+            f"sluicegate checkpoint rollback {uri} --to BATCH{sink}",
+            "what came since is read and written again",
+        ),
+    )

@@ -1,0 +1,267 @@
+"""Checks and fixes of the file source's log.
+
+An entry that a compact file above it repeats is taken from there. Otherwise it is worked out from
+the input files themselves: those that no entry names, and whose times fit. The plan names them,
+because no log says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+from sluicegate.checkpoint import rules
+from sluicegate.checkpoint.file_edits import Place
+from sluicegate.checkpoint.format.file_log import (
+    NEWEST_VERSION,
+    missing_files,
+    needed_files,
+    read_source_files,
+)
+from sluicegate.checkpoint.format.log import LogListing, parse_version
+from sluicegate.checkpoint.format.offset_log import OffsetKind, read_offsets
+from sluicegate.checkpoint.paths import as_uri
+from sluicegate.checkpoint.rules.fixes import (
+    Case,
+    Mend,
+    Remedy,
+    compact_again,
+    files_before,
+    no_files,
+    other_files,
+    read_entries,
+    rendered,
+    shown,
+    write_entry,
+)
+from sluicegate.checkpoint.truncate import Log, cut_back, expects_compact
+from sluicegate.checkpoint.view import SOURCES, Look, newest_batch
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
+from sluicegate.findings import Finding
+from sluicegate.storage import Storage
+
+LARGE_COMPACT = 64 * 1024 * 1024
+_TAIL = 64 * 1024
+_MOST_LOST = 5
+
+
+def check_sources(look: Look, *, read_data: bool) -> Iterator[Finding]:
+    """Every file source's log must reach exactly as far as the newest offset says."""
+    for name, offset in _newest_file_offsets(look).items():
+        listing = look.sources.get(name, LogListing(exists=False))
+        yield from _check_reach(look, name, listing, offset)
+        yield from _check_files(look, name, listing, read_data=read_data)
+        yield from check_growth(look.storage, f"{SOURCES}/{name}", listing)
+
+
+def check_growth(storage: Storage, directory: str, listing: LogListing) -> Iterator[Finding]:
+    """Compact files that have become a burden."""
+    if listing.last_compact is None:
+        return
+    key = f"{directory}/{listing.last_compact}.compact"
+    found = storage.stat(key)
+    if found and found.size > LARGE_COMPACT:
+        from sluicegate import units
+
+        yield rules.COMPACT_GROWTH.at(f"{storage.uri}/{key}", f"it has {units.size(found.size)}")
+
+
+def check_entries(storage: Storage, key: str) -> str | None:
+    """What is wrong with the two ends of a large log file, without reading all of it."""
+    try:
+        with storage.open(key) as stream:
+            first = stream.readline(64).rstrip(b"\n")
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - _TAIL))
+            tail = stream.read(_TAIL)
+    except NotFound:
+        return None
+    last = tail.rsplit(b"\n", 1)[-1]
+    parse_version(first.decode(errors="replace"), f"{storage.uri}/{key}", NEWEST_VERSION)
+    if size <= _TAIL and b"\n" not in tail:
+        return None
+    return None if last.startswith(b"{") and last.endswith(b"}") else "the last line is cut"
+
+
+def _newest_file_offsets(look: Look) -> dict[str, int]:
+    """Source → log offset, by the newest readable offsets file."""
+    for batch in reversed(look.offsets.batches[-2:]):
+        try:
+            entry = read_offsets(look.storage, batch)
+        except SluicegateError:
+            continue
+        return {
+            each.source: each.number
+            for each in entry.offsets
+            if each.kind is OffsetKind.FILE and each.number is not None
+        }
+    return {}
+
+
+def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Iterator[Finding]:
+    directory = f"{look.storage.uri}/{SOURCES}/{name}"
+    last = -1 if listing.last is None else listing.last
+    repair = f"sluicegate checkpoint repair {look.storage.uri}"
+    lost = [number for number in missing_files(listing) if int(number) <= offset]
+    lost += [str(number) for number in range(last + 1, min(offset, last + _MOST_LOST) + 1)]
+    for number in lost[:_MOST_LOST]:
+        detail = f"entry {number} is missing; the offsets need entries up to {offset}"
+        yield rules.SOURCE_LOG_GAP.at(f"{directory}/{number}", detail, repair=repair)
+    if last > offset and look.last_batch in (None, newest_batch(look.storage)):
+        detail = f"its newest entry is {last}, but the newest offset is {offset}"
+        newest = -1 if look.last_batch is None else look.last_batch
+        removed = {*look.offsets.deleted, *look.commits.deleted, *look.commits.batches}
+        # A crash between the source's log and the offsets leaves it ahead, too: Spark merges that.
+        if any(batch > newest for batch in removed):
+            yield rules.SOURCE_LOG_AHEAD.at(directory, detail, repair=repair)
+        else:
+            yield rules.SOURCE_LOG_UNPLANNED.at(directory, detail)
+
+
+def _check_files(
+    look: Look, name: str, listing: LogListing, *, read_data: bool
+) -> Iterator[Finding]:
+    repair = f"sluicegate checkpoint repair {look.storage.uri}"
+    for file in needed_files(listing):
+        key = f"{SOURCES}/{name}/{file}"
+        place = f"{look.storage.uri}/{key}"
+        try:
+            if file.endswith(".compact") and not read_data:
+                if fault := check_entries(look.storage, key):
+                    yield rules.SOURCE_LOG_GAP.at(place, fault, repair=repair)
+                continue
+            for _ in read_source_files(look.storage, key):
+                pass
+        except NotFound:
+            continue
+        except UnsupportedFormat as e:
+            yield rules.UNKNOWN_VERSION.at(place, e.message)
+        except Corrupt as e:
+            yield rules.SOURCE_LOG_GAP.at(place, e.message, repair=repair)
+
+
+_NAME = re.compile(r"(?P<number>\d+)(?P<compact>\.compact)?")
+
+
+def mend_source_ahead(case: Case, finding: Finding) -> Remedy:
+    """A source log that is ahead of the newest offset: cut back to it."""
+    name = case.key_of(finding).removeprefix(f"{SOURCES}/").partition("/")[0]
+    newest = case.look.last_batch
+    offset = _offset_of(case, newest, name)
+    listing = case.look.sources.get(name)
+    if offset is None or listing is None:
+        return ()
+    log = Log(case.storage, Place.CHECKPOINT, f"{SOURCES}/{name}", listing)
+    edits = tuple(cut_back(log, offset, numbered=True))
+    told = "The files it named are found again by the next batches, as new ones."
+    return Mend(f"cut {SOURCES}/{name} back to {offset}", told, edits)
+
+
+def mend_source_gap(case: Case, finding: Finding) -> Remedy:
+    """An entry of a source log that is lost or cut."""
+    directory, _, name = case.key_of(finding).rpartition("/")
+    source = directory.rpartition("/")[2]
+    listing = case.look.sources.get(source, LogListing())
+    log = Log(case.storage, Place.CHECKPOINT, directory, listing)
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return ()
+    number = int(found["number"])
+    planned = _planned_ms(case, source, number)
+    if found["compact"] or expects_compact(log, number):
+        before = files_before(log, number)
+        files = _source_files(log, number, planned, before or ())
+        return compact_again(case, log, number, before, _source_lines(files, number))
+    known = _from_compact(log, number)
+    lines = known or _source_lines(_source_files(log, number, planned), number)
+    if lines is None:
+        return no_files(case, f"{directory}/{name}")
+    return write_entry(log, name, lines, f"It names {shown(lines)} again.")
+
+
+def _from_compact(log: Log, number: int) -> list[bytes]:
+    """The entries of one number, from the first compact file above that can be read."""
+    for compact in (n for n in log.listing.compacts if n > number):
+        try:
+            entries = read_entries(log, f"{compact}.compact")
+            return [line for line, entry in entries if entry.get("batchId") == number]
+        except (ValueError, SluicegateError):
+            continue
+    return []
+
+
+def _source_files(
+    log: Log, number: int, planned: int | None, besides: Iterable[str] = ()
+) -> dict[str, int]:
+    """The input files that no other entry names and that were there in time, with their times.
+
+    Only what lies in the directories is held in memory, whatever the size of the log.
+    """
+    unnamed: dict[str, int] = {}
+    if planned is None:
+        return unnamed
+    directories: set[str] = set()
+    read: Counter[tuple[str, int]] = Counter()
+    for name in other_files(log, number, besides):
+        try:
+            for file in read_source_files(log.storage, log.key(name)):
+                read[name, file.batch] += 1
+                directory = file.path.rpartition("/")[0]
+                if directory not in directories:
+                    directories.add(directory)
+                    unnamed |= {p: at for p, at in _files_in(directory) if at <= planned}
+                unnamed.pop(file.path, None)
+        except SluicegateError:
+            continue
+    # More than any other batch took: some are still to be read, and which ones is not known.
+    return unnamed if len(unnamed) <= max(read.values(), default=0) else {}
+
+
+def _source_lines(files: dict[str, int], number: int) -> list[bytes] | None:
+    entries = [
+        {"path": path, "timestamp": files[path], "batchId": number} for path in sorted(files)
+    ]
+    return [rendered(entry) for entry in entries] or None
+
+
+def _files_in(directory: str) -> Iterator[tuple[str, int]]:
+    """The files of an input directory as the log writes them, with their times in milliseconds."""
+    local = unquote(directory.removeprefix("file:"))
+    root = Path("/" + local.lstrip("/"))
+    try:
+        with os.scandir(root) as entries:
+            for entry in entries:
+                if entry.is_file() and not entry.name.startswith(("_", ".")):
+                    yield f"{directory}/{as_uri(entry.name)}", entry.stat().st_mtime_ns // 10**6
+    except OSError:
+        return
+
+
+def _planned_ms(case: Case, source: str, number: int) -> int | None:
+    """When the batch was planned that took this entry of the source's log."""
+    for batch in case.look.offsets.batches:
+        try:
+            entry = read_offsets(case.storage, batch)
+        except SluicegateError:
+            continue
+        for offset in entry.offsets:
+            if offset.source == source and offset.number is not None and offset.number >= number:
+                return entry.timestamp_ms
+    return None
+
+
+def _offset_of(case: Case, batch: int | None, source: str) -> int | None:
+    if batch is None:
+        return None
+    try:
+        entry = read_offsets(case.storage, batch)
+    except SluicegateError:
+        return None
+    for each in entry.offsets:
+        if each.source == source and each.kind is OffsetKind.FILE:
+            return each.number
+    return None

@@ -1,0 +1,168 @@
+"""Reading all state: every file decoded to its last byte, every checksum compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sluicegate.checkpoint import rules
+from sluicegate.checkpoint.format.checksums import (
+    check_hidden,
+    check_visible,
+    hidden_name,
+    visible_name,
+)
+from sluicegate.checkpoint.format.rocksdb import read_zip, shared_faults
+from sluicegate.checkpoint.format.state_data import StateKind, scan
+from sluicegate.checkpoint.format.state_store import Chain, StateFile
+from sluicegate.checkpoint.rules.state import needed_version
+from sluicegate.checkpoint.stores import StateStore, committed_ids, find_stores, load_chain
+from sluicegate.checkpoint.view import Look
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
+from sluicegate.findings import Finding
+from sluicegate.storage import Storage
+
+
+class ChainReader:
+    """Decodes the files of chains, each once, to tell whether a version really loads."""
+
+    def __init__(self, storage: Storage, *, check_sums: bool = True) -> None:
+        self._storage = storage
+        self._check_sums = check_sums
+        self._known: dict[str, str | None] = {}
+
+    def fault(self, store: StateStore, chain: Chain) -> str | None:
+        """What is wrong with the first file of a chain that does not load; None if all do."""
+        for file in chain.files:
+            key = f"{store.directory}/{file.name}"
+            if key not in self._known:
+                self._known[key] = self._check(store, file, key)
+            if self._known[key]:
+                return self._known[key]
+        return None
+
+    def _check(self, store: StateStore, file: StateFile, key: str) -> str | None:
+        place = f"{self._storage.uri}/{key}"
+        try:
+            _decode(self._storage, store, file, place)
+            if file.kind is StateKind.ZIP:
+                for fault in shared_faults(self._storage, store.directory, file.name):
+                    return fault
+            for finding in _check_sums(self._storage, store, file, place):
+                if self._check_sums and finding.code == rules.CRC_STALE.code:
+                    return finding.detail
+        except UnsupportedFormat:
+            # A codec that is not known here cannot be judged; Spark may well read it.
+            return None
+        except (Corrupt, NotFound) as e:
+            return e.message
+        return None
+
+
+@dataclass(slots=True)
+class Portion:
+    """A part of the reading: files after a key, until the time is up; then how far it came.
+
+    The files in `again` are read in any case.
+    """
+
+    is_time_up: Callable[[], bool]
+    after: str = ""
+    again: frozenset[str] = frozenset()
+    read: int = 0
+    was_cut: bool = False
+
+    def wants(self, key: str) -> bool:
+        """Whether a file is read now; at least one each time, so that it ends some day."""
+        if key > self.after and self.read and self.is_time_up():
+            self.was_cut = True
+        if key <= self.after or self.was_cut:
+            return key in self.again
+        self.after, self.read = key, self.read + 1
+        return True
+
+
+def check_state_data(
+    look: Look, on_progress: Callable[[int, int], None], portion: Portion | None = None
+) -> Iterator[Finding]:
+    """Decode every state file, or a portion; `on_progress(done, of)` hears of each."""
+    stores = sorted(find_stores(look), key=lambda store: store.directory)
+    total = sum(len(store.listing.files) for store in stores)
+    done = 0
+    for store in stores:
+        needed = _needed_files(look, store)
+        not_judged: list[str] = []
+        for file in sorted(store.listing.files, key=lambda file: file.name):
+            if portion and not portion.wants(f"{store.directory}/{file.name}"):
+                continue
+            try:
+                yield from _check_file(look, store, file, is_needed=file in needed)
+            except UnsupportedFormat as e:
+                not_judged.append(e.message)
+            done += 1
+            on_progress(done, total)
+        if not_judged:
+            # One codec writes all files of a store; saying it once is enough.
+            more = f" (and {len(not_judged) - 1} more files)" if len(not_judged) > 1 else ""
+            place = f"{look.storage.uri}/{store.directory}"
+            yield rules.UNKNOWN_VERSION.at(place, not_judged[0] + more)
+
+
+def _needed_files(look: Look, store: StateStore) -> set[StateFile]:
+    version = needed_version(look)
+    if version is None:
+        return set()
+    commit = committed_ids(look, version - 1)
+    try:
+        return set(load_chain(look.storage, store, version, commit).files)
+    except SluicegateError:
+        return set(store.listing.files)
+
+
+def _check_file(
+    look: Look, store: StateStore, file: StateFile, *, is_needed: bool
+) -> Iterator[Finding]:
+    storage = look.storage
+    place = f"{storage.uri}/{store.directory}/{file.name}"
+    try:
+        remark = _decode(storage, store, file, place)
+        if remark:
+            yield rules.STATE_TAIL.at(place, remark)
+    except NotFound:
+        return
+    except Corrupt as e:
+        rule = rules.STATE_CORRUPT if is_needed else rules.STATE_OLD_DAMAGED
+        repair = f"sluicegate checkpoint rollback {storage.uri} --to BATCH" if is_needed else ""
+        yield rule.at(place, e.message, repair=repair)
+    yield from _check_sums(storage, store, file, place)
+
+
+def _decode(storage: Storage, store: StateStore, file: StateFile, place: str) -> str | None:
+    """Decode to the last byte; a remark on what Spark would not notice."""
+    with storage.open(f"{store.directory}/{file.name}") as stream:
+        if file.kind is StateKind.ZIP:
+            read_zip(stream, place, read_data=True)
+            return None
+        return scan(stream, file.kind, place).remark
+
+
+def _check_sums(
+    storage: Storage, store: StateStore, file: StateFile, place: str
+) -> Iterator[Finding]:
+    kinds = (
+        (file.name in store.listing.visible, visible_name, check_visible, rules.CRC_STALE),
+        (file.name in store.listing.hidden, hidden_name, check_hidden, rules.CRC_HIDDEN),
+    )
+    for present, name_of, check, rule in kinds:
+        if not present:
+            continue
+        sums = f"{store.directory}/{name_of(file.name)}"
+        try:
+            with storage.open(f"{store.directory}/{file.name}") as data, storage.open(sums) as crc:
+                fault = check(data, crc, f"{storage.uri}/{sums}")
+        except NotFound:
+            continue
+        except Corrupt as e:
+            fault = e.message
+        if fault:
+            yield rule.at(place, fault)

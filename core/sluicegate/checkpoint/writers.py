@@ -1,0 +1,228 @@
+"""Is a job writing to a Spark checkpoint? A checkpoint of another application has no fence.
+
+Spark makes every file by creating a temporary one and renaming it, and removes old ones, so the
+time of a directory tells of every write below it, temporary or not, without listing its files.
+
+What is certain: our lock is held, a process of this host has a file of the checkpoint open, or a
+JVM names its path or lists its query. What only may be: the checkpoint was written to within the
+last two minutes, or a JVM with a streaming query names the directory above it, or its log names
+it. A JVM with a query that nothing tells apart is told, too, but decides nothing. A query that was
+stopped counts as long as its JVM lives, whose background maintenance may still write. A job on
+another host shows by its writes alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sluicegate import units
+from sluicegate.checkpoint.format.commit_log import DIRECTORY as COMMITS
+from sluicegate.checkpoint.format.offset_log import DIRECTORY as OFFSETS
+from sluicegate.checkpoint.format.operators import STATE
+from sluicegate.checkpoint.view import SOURCES, Standing, look_at, read_query_id
+from sluicegate.errors import Locked, NotFound, SluicegateError, StorageFailed
+from sluicegate.liveness import Evidence, Sign, Verdict
+from sluicegate.liveness.jvm import Seen, look_at_processes, watch
+from sluicegate.liveness.proc import Proc
+from sluicegate.locks import FileLock
+from sluicegate.process import myself
+from sluicegate.storage import Storage
+
+HOME = "_sluicegate"
+LOCK = f"{HOME}/checkpoint.lock"
+ENDED = f"{HOME}/ended"
+_DONE = ".done"
+_STATE_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The newest write to a checkpoint: which file or directory, and when."""
+
+    key: str
+    at: float
+
+    def describe(self, now: float) -> str:
+        """One line of evidence."""
+        return f"newest write: {self.key} at {units.utc(self.at)} ({units.ago(self.at, now)})"
+
+
+def settle(storage: Storage) -> None:
+    """Write down that whatever wrote so far has ended, so that it is not taken for a writer.
+
+    For whoever holds the lock and knows it: a job was waited for, or an operation is over.
+    """
+    storage.replace(ENDED, f"{myself()}\n".encode())
+
+
+def lock_signs(storage: Storage) -> list[Sign]:
+    """Who else holds our lock on the checkpoint."""
+    path = storage.local_path(LOCK)
+    if path is None:
+        return []
+    lock = FileLock(path)
+    try:
+        if not lock.is_held():
+            return []
+    except StorageFailed as e:
+        return [Sign(f"our lock cannot be looked at: {e.message}", Verdict.POSSIBLY_ALIVE)]
+    holders = lock.holders()
+    if any(holder.who == myself() for holder in holders):
+        return []
+    told = [holder.describe() for holder in holders] or ["a holder that left no note"]
+    return [Sign(f"{path} is held by {each}", Verdict.ALIVE) for each in told]
+
+
+def newest_write(storage: Storage) -> Write | None:
+    """The newest write that nobody has settled."""
+    directories = [OFFSETS, COMMITS, *_below(storage, SOURCES, 1), *_below(storage, STATE)]
+    times = [(at, key) for key in directories if (at := _time(storage, key)) is not None]
+    if not times:
+        return None
+    at, directory = max(times)
+    if at <= _settled(storage):
+        return None
+    return Write(_newest_file(storage, directory, at), at)
+
+
+def flight_signs(storage: Storage) -> list[Sign]:
+    """A batch that is planned and not committed; that alone may as well be an old crash."""
+    try:
+        look = look_at(storage)
+    except SluicegateError:
+        return []
+    if look.standing not in (Standing.REPLAY, Standing.BEHIND):
+        return []
+    text = f"batch {look.last_batch} is planned but not committed: in flight, or cut off by a crash"
+    return [Sign(text, Verdict.QUIET)]
+
+
+def _below(storage: Storage, key: str, depth: int = _STATE_DEPTH) -> Iterator[str]:
+    """A directory and those below it."""
+    yield key
+    if depth == 0:
+        return
+    try:
+        entries = storage.list(key)
+    except SluicegateError:
+        return
+    for entry in entries:
+        if entry.kind == "directory":
+            yield from _below(storage, f"{key}/{entry.name}", depth - 1)
+
+
+def _newest_file(storage: Storage, directory: str, at: float) -> str:
+    """The file that gave a directory its time, if it is still there; else the directory."""
+    try:
+        keys = [f"{directory}/{entry.name}" for entry in storage.list(directory)]
+    except SluicegateError:
+        return directory
+    times = [(time, key) for key in keys if (time := _time(storage, key)) is not None]
+    newest = max(times, default=(0.0, directory))
+    return newest[1] if newest[0] >= at - 1 else directory
+
+
+def _settled(storage: Storage) -> float:
+    """Up to when writes are known to be of something that has ended."""
+    try:
+        names = [f"{HOME}/{entry.name}" for entry in storage.list(HOME)]
+    except (NotFound, StorageFailed):
+        return 0.0
+    known = (name for name in names if name == ENDED or name.endswith(_DONE))
+    return max((_time(storage, name) or 0.0 for name in known), default=0.0)
+
+
+def _time(storage: Storage, key: str) -> float | None:
+    try:
+        found = storage.stat(key)
+    except SluicegateError:
+        return None
+    return found.modified_ns / 1e9 if found else None
+
+
+WINDOW = 120.0
+"""How long a checkpoint must have been left alone, in seconds, to be quiet."""
+_PATIENCE = 2.0
+
+
+class WriterAlive(Locked):
+    """A job writes to the checkpoint, or may; `message` has the evidence."""
+
+    default_hint = "stop the job, wait until its JVM has exited, then run the command again"
+
+
+def signs_of_life(
+    storage: Storage,
+    *,
+    now: float | None = None,
+    window: float = WINDOW,
+    patience: float = _PATIENCE,
+    proc: Proc | None = None,
+) -> Evidence:
+    """Everything that speaks for a writer of this checkpoint other than this very process.
+
+    A JVM that may be the writer is watched for up to `patience` seconds, since it opens files of
+    its checkpoint for moments only.
+    """
+    proc, clock = proc or Proc(), time.time() if now is None else now
+    written = newest_write(storage)
+    # A time in the future is that of a clock that goes ahead of ours, so it is recent.
+    is_recent = written is not None and clock - written.at < window
+    seen = _processes(storage, clock, proc, patience if is_recent else 0.0)
+    return Evidence(
+        signs=(
+            *lock_signs(storage),
+            *seen.signs,
+            *(suspect.sign for suspect in seen.suspects),
+            *_write_signs(written, clock, recent=is_recent),
+            *flight_signs(storage),
+        ),
+        unseen=seen.unseen,
+        quiet_at=written.at + window if written and is_recent else None,
+    )
+
+
+def refuse_living(
+    storage: Storage,
+    *,
+    accept_possible: bool = False,
+    option: str | None = None,
+    look: Callable[[Storage], Evidence] = signs_of_life,
+) -> Evidence:
+    """The evidence, or `WriterAlive` if a job writes to this checkpoint or may.
+
+    `accept_possible` is for an operator who knows that what is only possible is not so, and who
+    says it with the command's `option`; what is certain is always refused.
+    """
+    evidence = look(storage)
+    verdict = evidence.verdict
+    if verdict is Verdict.QUIET or (accept_possible and verdict is Verdict.POSSIBLY_ALIVE):
+        return evidence
+    hint = WriterAlive.default_hint
+    if verdict is Verdict.POSSIBLY_ALIVE:
+        if evidence.quiet_at is not None:
+            hint += f"; writes alone count until {units.utc(evidence.quiet_at)}"
+        hint += f"; if you know that it has ended, add {option}" if option else ""
+    told = "; ".join(evidence.lines)
+    raise WriterAlive(f"{storage.uri}: {verdict.value}: {told}", hint=hint, place=storage.uri)
+
+
+def _processes(storage: Storage, now: float, proc: Proc, patience: float) -> Seen:
+    root = storage.local_path()
+    if root is None:
+        return Seen(unseen=(f"{storage.uri} is not local, so no process can be seen",))
+    try:
+        query = read_query_id(storage)
+    except SluicegateError:
+        query = None
+    seen = look_at_processes(root, query, now, proc)
+    return seen if seen.signs else watch(seen, root, proc, patience)
+
+
+def _write_signs(written: Write | None, now: float, *, recent: bool) -> list[Sign]:
+    if written is None:
+        return []
+    weight = Verdict.POSSIBLY_ALIVE if recent else Verdict.QUIET
+    return [Sign(written.describe(now), weight)]

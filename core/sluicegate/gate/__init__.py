@@ -1,1 +1,0 @@
-"""What appends links to a chain: genesis, claims, epochs, and the operators' changes."""

@@ -1,0 +1,154 @@
+"""Folding events into partials: first where they are judged, then where their shard is folded.
+
+What goes from one task to the other are sums and counts per key, not events: the columns are
+`target` (the task that folds), `shard`, `key`, `events`, one per value, and for the one row that
+tells the driver what a task did, `told` and `data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluicegate.job.records import TYPES
+from sluicegate.job.work import Folded, Work
+from sluicegate.shards.hashing import shards_of
+from sluicegate.state import delta
+from sluicegate.state.aggregates import EVENTS, Value
+from sluicegate.state.delta import KEY, Merge
+from sluicegate.storage.blobs import Blobs, Ref
+from sluicegate.stream.stream import open_stream
+
+TARGET, SHARD, TOLD, SEGMENT = "target", "shard", "told", "data"
+_AT_ONCE = 1 << 20
+_BATCH = 1 << 16
+
+
+def columns(work: Work) -> pa.Schema:
+    """What tasks that judge give to tasks that fold."""
+    fixed = [(TARGET, pa.int32()), (SHARD, pa.int32()), (KEY, pa.string()), (EVENTS, pa.int64())]
+    values = [(_column(n), _type(work, each)) for n, each in enumerate(work.values)]
+    return pa.schema([*fixed, *values, (TOLD, pa.string()), (SEGMENT, pa.binary())])
+
+
+def _column(number: int) -> str:
+    """By number: Spark takes names that differ in case only for the same."""
+    return f"value_{number}"
+
+
+def _type(work: Work, value: Value) -> pa.DataType:
+    return pa.int64() if value.how == "count" else TYPES[work.shape.columns[value.column]]
+
+
+class Folding:
+    """The share of one task that judges: per key, what its fresh events come to."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._schema = columns(work)
+        # By number: a column may be called like what is computed of another one.
+        wanted = dict.fromkeys([work.shape.key or "", *(v.column for v in work.values)])
+        self._names = {name: f"column_{number}" for number, name in enumerate(wanted)}
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+        self._folded: list[pa.Table] = []
+        self.events: dict[int, int] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Take fresh events."""
+        if not self._work.shape.key:
+            return
+        self._waiting.append(rows.select(list(self._names)).rename_columns([*self._names.values()]))
+        self._rows += rows.num_rows
+        if self._rows >= _AT_ONCE:
+            self._fold()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Everything that was folded, by shard."""
+        self._fold()
+        if not self._folded:
+            return
+        folded = pa.concat_tables(self._folded)
+        keys = folded[KEY].combine_chunks()
+        shards = shards_of(keys, self._work.shards)
+        counts = np.bincount(shards, folded[EVENTS].to_numpy(), self._work.shards).astype(np.int64)
+        self.events = {int(shard): int(counts[shard]) for shard in np.flatnonzero(counts)}
+        arrays = [
+            pa.array(self._work.targets[shards].astype(np.int32)),
+            pa.array(shards.astype(np.int32)),
+            *(column.combine_chunks() for column in folded.columns),
+            pa.nulls(len(keys), pa.string()),
+            pa.nulls(len(keys), pa.binary()),
+        ]
+        yield from pa.table(arrays, schema=self._schema).to_batches(_BATCH)
+
+    def summary(self, told: str, segment: bytes) -> pa.RecordBatch:
+        """The row that tells the driver what was done."""
+        given = {TARGET: 0, TOLD: told, SEGMENT: segment}
+        arrays = [pa.array([given.get(each.name)], each.type) for each in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _fold(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting)
+        each = [(self._names[v.column], v.how) for v in self._work.values]
+        fit = all(delta.fit(rows[column]) for column, how in each if how == "sum")
+        chosen = self._grouped(rows, each) if fit else self._one_by_one(rows, each)
+        fields = [KEY, EVENTS, *(_column(n) for n in range(len(self._work.values)))]
+        schema = pa.schema([self._schema.field(name) for name in fields])
+        self._folded.append(pa.table(chosen, names=fields).cast(schema))
+        self._waiting, self._rows = [], 0
+
+    def _grouped(self, rows: pa.Table, each: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
+        # An average and a sum of one column are computed once.
+        wanted = [([], "count_all"), *dict.fromkeys(each)]
+        key = rows.column_names[0]
+        grouped = rows.group_by(key, use_threads=False).aggregate(wanted)
+        names = [key, "count_all", *(f"{column}_{how}" for column, how in each)]
+        return [grouped[name] for name in names]
+
+    def _one_by_one(self, rows: pa.Table, each: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
+        """Every event for itself: their sums could be too large for what tasks send each other."""
+        ones = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
+        values = (pc.is_valid(rows[c]) if how == "count" else rows[c] for c, how in each)
+        return [rows.column(0), ones, *values]
+
+
+def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Make the partials of the shards of one task; gives what the driver is to know."""
+    rows = pa.Table.from_batches(list(batches), columns(work))
+    told = rows.filter(pc.is_valid(rows[TOLD])).select([TOLD, SEGMENT])
+    rows = rows.filter(pc.is_null(rows[TOLD]))
+    owned = np.flatnonzero(work.targets == task).tolist()
+    changed = _partials(work, rows) if rows.num_rows else {}
+    unchanged = tuple(shard for shard in owned if shard not in changed)
+    own = Folded(task, changed, unchanged).to_text()
+    return pa.concat_tables([told, pa.table([[own], pa.nulls(1, pa.binary())], schema=told.schema)])
+
+
+def _partials(work: Work, rows: pa.Table) -> Mapping[int, tuple[Ref, int]]:
+    blobs = open_stream(work.stream, read_only=False).blobs
+    merges = [(EVENTS, "sum"), *((_column(n), v.merge.value) for n, v in enumerate(work.values))]
+    by_shard = delta.aggregate(rows, [SHARD, KEY], merges).sort_by(SHARD)
+    shards = by_shard[SHARD].to_numpy()
+    starts = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
+    made = {}
+    for start, end in zip(starts, [*starts[1:], len(shards)], strict=True):
+        piece = by_shard.slice(start, end - start)
+        events = int(pc.sum(piece[f"{EVENTS}_sum"]).as_py())
+        made[int(shards[start])] = (_put(work, blobs, piece), events)
+    return made
+
+
+def _put(work: Work, blobs: Blobs, piece: pa.Table) -> Ref:
+    values = {v.name: piece[f"{_column(n)}_{v.merge.value}"] for n, v in enumerate(work.values)}
+    table = delta.table(
+        piece[KEY],
+        {EVENTS: piece[f"{EVENTS}_sum"], **values},
+        {EVENTS: Merge.SUM, **{v.name: v.merge for v in work.values}},
+    )
+    return blobs.put(delta.encode(table))

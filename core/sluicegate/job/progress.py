@@ -1,0 +1,121 @@
+"""Reports of a running job: to the `submit` that started it, and to an offset store."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import time
+from contextlib import suppress
+
+from sluicegate import lag, units
+from sluicegate.config import NamedStream
+from sluicegate.errors import SluicegateError
+from sluicegate.job.epoch import Done
+from sluicegate.offsets import Fence, LockFileOffsetStore
+from sluicegate.positions import to_spark
+from sluicegate.sources.log.log import Log
+from sluicegate.spark.submit.progress import Progress, encode
+from sluicegate.stream.snapshot import Link
+from sluicegate.stream.writer import Run
+
+_PATIENCE = 0.2
+
+
+class Reports:
+    """The writing end of the pipe; whatever is wrong with it, nothing is raised."""
+
+    def __init__(self, path: str | None) -> None:
+        self._fd = _open(path) if path else None
+        self._is_torn = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._fd is not None
+
+    def send(self, progress: Progress) -> None:
+        """Report a batch; lost if nobody reads."""
+        if self._fd is None:
+            return
+        rest = (b"\n" if self._is_torn else b"") + encode(progress)
+        try:
+            self._is_torn = not self._write(self._fd, rest)
+        except OSError:
+            # Whoever read it is gone for good.
+            os.close(self._fd)
+            self._fd = None
+
+    def _write(self, fd: int, rest: bytes) -> bool:
+        while rest:
+            if not select.select([], [fd], [], _PATIENCE)[1]:
+                return False
+            try:
+                rest = rest[os.write(fd, rest) :]
+            except BlockingIOError:
+                return False
+        return True
+
+
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        # Another machine, or nobody reads any more.
+        return None
+
+
+_log = logging.getLogger("sluicegate.job")
+
+
+class Telling:
+    """Tells of epochs; whatever is wrong then with those who are told, nothing is raised.
+
+    A store that is not there is refused at once.
+    """
+
+    def __init__(self, stream: NamedStream, source: Log, progress: str | None) -> None:
+        self._stream = stream
+        self._run = ""
+        self._source = source
+        self._reports = Reports(progress)
+        self._store = LockFileOffsetStore.open(stream.offsets) if stream.offsets else None
+
+    def start(self, run: Run) -> None:
+        """Publish where a run begins: one before may have died after a seal, or was taken back."""
+        self._run = run.id
+        self._publish(run.link)
+
+    def of(self, done: Done) -> None:
+        """Tell of an epoch that is sealed and published."""
+        self._reports.send(self._progress(done, self._publish(done.link)))
+
+    def _publish(self, link: Link) -> str | None:
+        """Where the positions of a link were published, if they were."""
+        if not self._store:
+            return None
+        name = self._stream.name
+        try:
+            self._store.save_many(name, link.positions, fence=Fence(link.stream_id, link.number))
+        except SluicegateError as e:
+            # The epoch is sealed; whoever follows the store is behind until the next one.
+            _log.error("the positions of link %d were not published: %s", link.number, e.message)
+            return None
+        return name
+
+    def _progress(self, done: Done, committed: str | None) -> Progress:
+        rows = done.counts["read"]
+        behind = 0
+        with suppress(SluicegateError):
+            behind = lag.total(lag.lags(done.link.positions, self._source.latest()))
+        return Progress(
+            query=self._stream.name,
+            id=self._run,
+            batch=done.link.epoch,
+            rows=rows,
+            rows_per_second=round(rows / done.seconds, 1) if done.seconds else 0.0,
+            seconds=round(done.seconds, 3),
+            at=units.utc(time.time()),
+            ends=(to_spark(done.link.positions),),
+            committed=committed,
+            counts={**done.counts, "lag": behind, "link": done.link.number},
+        )

@@ -1,0 +1,283 @@
+"""The functions that run in Spark's tasks: over Arrow batches, and never twice for one result.
+
+A worker keeps the ledger of a stream from epoch to epoch and adds only what is new; each attempt
+works on a fork of it, so a repeated attempt gives the same answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+
+from sluicegate.dedup import segment
+from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Ledger, ledger_of
+from sluicegate.dedup.stamp import Column, Stamps
+from sluicegate.job.aggregate import Folding, fold_shards
+from sluicegate.job.records import (
+    OFFSET,
+    PARTITION,
+    REASON,
+    REJECT_COLUMNS,
+    VALUE,
+    Records,
+    Shape,
+    parse,
+)
+from sluicegate.job.work import Judged, Slice, Work
+from sluicegate.shards.hashing import shards_of
+from sluicegate.sources.log.log import Log
+from sluicegate.storage.blobs import Ref
+from sluicegate.stream.output import DATA, REJECTS, File
+from sluicegate.stream.stream import open_stream
+
+
+class Writer:
+    """One file, made when there is something to write; its name is no other attempt's."""
+
+    def __init__(self, directory: Path, schema: pa.Schema) -> None:
+        self._path = directory / f"part-{uuid.uuid4().hex}.parquet"
+        self._schema = schema
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows."""
+        if not rows.num_rows:
+            return
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
+        self._writer.write_table(rows.select(self._schema.names).cast(self._schema))
+        self._rows += rows.num_rows
+
+    def close(self) -> tuple[File, ...]:
+        """The file, durable; none if nothing was written."""
+        if self._writer is None:
+            return ()
+        self._writer.close()
+        with self._path.open("rb") as stream:
+            os.fsync(stream.fileno())
+            digest = hashlib.file_digest(stream, _blake2b).hexdigest()
+            size = stream.tell()
+        return (File(self._path.name, size, self._rows, digest),)
+
+
+def _blake2b() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=32)
+
+
+REJECTED = "/rejected"
+"""What is added to the name of a log for the stamps of records that were rejected: their places.
+
+Not the name itself: a record whose place is its stamp may be whole to a table that was mended."""
+_BELOW_FLOOR = "its stamp is below the floor: whether it was seen is not known any more"
+_ledgers: dict[str, tuple[tuple[Ref, ...], Ledger]] = {}
+
+
+def ledger_for(work: Work) -> Ledger:
+    """Everything that was seen before an epoch."""
+    known, ledger = _ledgers.get(work.stream, ((), Ledger()))
+    if known != work.dedup:
+        blobs = open_stream(work.stream, read_only=True).blobs
+        is_longer = work.dedup[: len(known)] == known
+        refs = work.dedup[len(known) :] if is_longer and known else work.dedup
+        entries = [segment.decode(blobs.get(ref), ref.key) for ref in refs]
+        if is_longer and known:
+            for each in entries:
+                ledger.absorb(each)
+        else:
+            ledger = ledger_of(*entries)
+        _ledgers[work.stream] = (work.dedup, ledger)
+    return ledger
+
+
+class Judging:
+    """One task's share of an epoch: what is fresh is written and folded, the rest is counted."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._fork = ledger_for(work).fork()
+        self._folding = Folding(work)
+        attempts = Path(work.attempts)
+        self._rows = Writer(attempts, work.shape.rows) if work.writes_rows else None
+        self._rejects = Writer(attempts, REJECT_COLUMNS)
+        self._partitions: set[int] = set()
+        self._counts = dict.fromkeys(("read", "applied", "duplicates", "rejected"), 0)
+
+    def add(self, records: Records, order: Column | None = None) -> None:
+        """Take records; of equal ones the first counts, or the smallest in `order`."""
+        rows = records.rows
+        self._partitions.update(np.unique(records.rejects[PARTITION].to_numpy()).tolist())
+        self._partitions.update(np.unique(rows[PARTITION].to_numpy()).tolist())
+        self._counts["read"] += rows.num_rows + records.rejects.num_rows
+        self._reject(records.rejects)
+        if not rows.num_rows:
+            return
+        if self._work.judged:
+            rows = self._fresh(rows, order)
+        self._counts["applied"] += rows.num_rows
+        if self._rows:
+            self._rows.write(rows)
+        self._folding.add(rows)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What goes on to the tasks that fold, and last what the driver is to know."""
+        yield from self._folding.finish()
+        written = {DATA: self._rows.close() if self._rows else (), REJECTS: self._rejects.close()}
+        judged = Judged(
+            partitions=tuple(sorted(self._partitions)),
+            files={kind: files for kind, files in written.items() if files},
+            events=self._folding.events,
+            **self._counts,
+        )
+        yield self._folding.summary(judged.to_text(), segment.encode(self._fork.learnt()))
+
+    def _fresh(self, rows: pa.Table, order: Column | None) -> pa.Table:
+        verdicts = self._fork.insert(self._stamps(rows), self._work.at_ms, order).verdicts
+        self._counts["duplicates"] += int(np.count_nonzero(verdicts == DUPLICATE))
+        if (verdicts == EXPIRED).any():
+            self._reject(self._expired(rows.filter(pa.array(verdicts == EXPIRED))))
+        if (verdicts == FRESH).all():
+            return rows
+        return rows.filter(pa.array(verdicts == FRESH))
+
+    def _stamps(self, rows: pa.Table) -> Stamps:
+        if self._work.shape.stamp:
+            return Stamps.of(*(rows[name] for name in self._work.shape.stamp))
+        return _positions(rows, self._work.incarnation)
+
+    def _expired(self, rows: pa.Table) -> pa.Table:
+        plain = rows.drop_columns([PARTITION, OFFSET]).to_pylist()
+        # As far as it was read: columns that are not named are not here any more.
+        texts = [json.dumps(row, ensure_ascii=False).encode() for row in plain]
+        columns = {
+            PARTITION: rows[PARTITION],
+            OFFSET: rows[OFFSET],
+            VALUE: pa.array(texts, pa.binary()),
+            REASON: pa.array([_BELOW_FLOOR] * rows.num_rows, pa.string()),
+        }
+        return pa.table(columns, schema=REJECT_COLUMNS)
+
+    def _reject(self, rejects: pa.Table) -> None:
+        """Keep records aside, once each: after a reset they are read again."""
+        if not rejects.num_rows:
+            return
+        if self._work.judged:
+            stamps = _positions(rejects, self._work.incarnation + REJECTED)
+            verdicts = self._fork.insert(stamps, self._work.at_ms).verdicts
+            self._counts["duplicates"] += int(np.count_nonzero(verdicts == DUPLICATE))
+            rejects = rejects.filter(pa.array(verdicts != DUPLICATE))
+        self._counts["rejected"] += rejects.num_rows
+        self._rejects.write(rejects)
+
+
+def _positions(rows: pa.Table, producer: str) -> Stamps:
+    """The places of records as stamps."""
+    codes = pa.array(np.zeros(rows.num_rows, np.int32))
+    names = pa.DictionaryArray.from_arrays(codes, pa.array([producer]))
+    return Stamps.of(names, rows[PARTITION], rows[OFFSET])
+
+
+Batches = Iterator[pa.RecordBatch]
+# No column of a record begins with an underscore.
+HOME = "_home"
+
+
+def judge_slices(work: Work, numbers: Batches) -> Batches:
+    """Read slices of the source, judge their records and fold what is fresh."""
+    judging = Judging(work)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for records in _read(work, work.slices[number]):
+                judging.add(records)
+    yield from judging.finish()
+
+
+def read_slices(work: Work, numbers: Batches) -> Batches:
+    """Read slices of the source and send every record to where its stamp is judged."""
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for records in _read(work, work.slices[number]):
+                yield from _sent(work, records)
+
+
+def judge_all(work: Work, batches: Batches) -> Batches:
+    """Judge records whose stamps all come here: of equal ones the smallest position counts."""
+    judging = Judging(work)
+    rows = pa.Table.from_batches(list(batches), sent_columns(work.shape))
+    bad = rows.filter(rows[REASON].is_valid())
+    good = rows.filter(rows[REASON].is_null()).combine_chunks()
+    place = np.lexsort((good[OFFSET].to_numpy(), good[PARTITION].to_numpy()))
+    order = np.empty(len(place), np.int64)
+    order[place] = np.arange(len(place))
+    judging.add(
+        Records(good.select(work.shape.rows.names), bad.select(REJECT_COLUMNS.names)), order
+    )
+    yield from judging.finish()
+
+
+def fold(work: Work, batches: Batches) -> Batches:
+    """Fold what goes to the shards of this task, and pass on what the driver is to know."""
+    context = TaskContext.get()
+    assert context
+    yield from fold_shards(work, context.partitionId(), batches).to_batches()
+
+
+def sent_columns(shape: Shape) -> pa.Schema:
+    """Records on their way to where they are judged: also those that are to be rejected."""
+    extra = [(VALUE, pa.binary()), (REASON, pa.string()), (HOME, pa.int32())]
+    return pa.schema([*shape.rows, *extra])
+
+
+def _read(work: Work, piece: Slice) -> Iterator[Records]:
+    log = Log.open(work.source)
+    for each in log.read(piece.partition, piece.start, piece.end):
+        yield parse(each.data, piece.partition, each.first, work.shape)
+
+
+def _sent(work: Work, records: Records) -> Batches:
+    schema = sent_columns(work.shape)
+    for table in (_with_home(work, records.rows), records.rejects):
+        if table.num_rows:
+            given = {name: table[name] for name in table.column_names}
+            columns = [given.get(each.name, pa.nulls(table.num_rows, each.type)) for each in schema]
+            yield from pa.table(columns, schema=schema).combine_chunks().to_batches()
+
+
+def _with_home(work: Work, rows: pa.Table) -> pa.Table:
+    """Where a record is judged: equal stamps are judged in one place."""
+    names = rows[work.shape.stamp[0]].combine_chunks()
+    homes = shards_of(names, work.tasks) if rows.num_rows else np.empty(0)
+    return rows.append_column(HOME, pa.array(homes.astype(np.int32)))
+
+
+def write_rows(attempts: str, batches: Batches) -> Batches:
+    """Write what a user's function gave, and tell of the file."""
+    writer: Writer | None = None
+    for batch in batches:
+        if writer is None:
+            writer = Writer(Path(attempts), batch.schema)
+        writer.write(pa.Table.from_batches([batch]))
+    for file in writer.close() if writer else ():
+        yield pa.RecordBatch.from_pydict({"told": [json.dumps(file.fields())]})
+
+
+def file_of(told: str) -> File:
+    """The file that a task told of."""
+    return File(*json.loads(told))
+
+
+def first_reject(path: str) -> str:
+    """The first record in a file of rejects, with the reason."""
+    import pyarrow.parquet as pq
+
+    row = pq.read_table(path).slice(0, 1).to_pylist()[0]
+    return f"partition {row[PARTITION]}, offset {row[OFFSET]}: {row[REASON]}"

@@ -1,0 +1,95 @@
+"""What the tasks of an epoch are told, and what they tell; all of it travels between machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluicegate.dedup.stamp import Column
+from sluicegate.job.records import Shape
+from sluicegate.state.aggregates import Value
+from sluicegate.storage.blobs import Ref
+from sluicegate.stream.output import File
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A range of one partition of the source: one task reads it, in order."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One attempt at one epoch: what to read, how to judge and fold it, where to put it."""
+
+    source: str
+    slices: tuple[Slice, ...]
+    shape: Shape
+    incarnation: str
+    stream: str
+    dedup: tuple[Ref, ...]
+    at_ms: int
+    attempts: str
+    writes_rows: bool
+    values: tuple[Value, ...]
+    shards: int
+    targets: Column
+    """Which task folds each shard."""
+    tasks: int
+    """How many tasks fold."""
+    judged: bool = True
+    """Whether duplicates are dropped; false only to measure what that costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a task that judged tells: counts, files, and how many events it sent to each shard."""
+
+    partitions: tuple[int, ...]
+    read: int
+    applied: int
+    duplicates: int
+    rejected: int
+    files: Mapping[str, tuple[File, ...]]
+    events: Mapping[int, int]
+
+    def to_text(self) -> str:
+        """For the way back to the driver."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields["files"] = {kind: [f.fields() for f in files] for kind, files in self.files.items()}
+        return json.dumps(fields)
+
+    @classmethod
+    def from_text(cls, text: str) -> Judged:
+        """As the driver gets it."""
+        fields: dict[str, Any] = json.loads(text)
+        fields["partitions"] = tuple(fields["partitions"])
+        fields["files"] = {k: tuple(File(*f) for f in fs) for k, fs in fields["files"].items()}
+        fields["events"] = {int(shard): count for shard, count in fields["events"].items()}
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What a task that folded tells: of every shard it owns, its partial and how many events."""
+
+    task: int
+    changed: Mapping[int, tuple[Ref, int]]
+    unchanged: tuple[int, ...]
+
+    def to_text(self) -> str:
+        """For the way back to the driver."""
+        changed = {s: [ref.digest, ref.size, n] for s, (ref, n) in self.changed.items()}
+        return json.dumps({"task": self.task, "changed": changed, "unchanged": self.unchanged})
+
+    @classmethod
+    def from_text(cls, text: str) -> Folded:
+        """As the driver gets it."""
+        fields: dict[str, Any] = json.loads(text)
+        changed = {int(s): (Ref(d, size), n) for s, (d, size, n) in fields["changed"].items()}
+        return cls(fields["task"], changed, tuple(fields["unchanged"]))

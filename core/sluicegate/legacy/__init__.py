@@ -1,0 +1,1 @@
+"""Files of earlier layouts, which are read and brought over."""

@@ -1,1 +1,0 @@
-"""Maintenance without a person: verify, compact, prune and collect, for every kind of target."""

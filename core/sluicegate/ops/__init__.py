@@ -1,0 +1,1 @@
+"""What works on all targets of an installation."""

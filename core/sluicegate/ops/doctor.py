@@ -1,0 +1,279 @@
+"""Is this machine fit to run streams? Java, Spark, the file system, the clock, the PATH.
+
+Reports findings like every other check. The file-system probes are done for real, in a scratch
+directory in the home, or where it would be, that is removed again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from sluicegate import units
+from sluicegate.errors import Locked, SluicegateError
+from sluicegate.findings import Finding, Severity, rule
+from sluicegate.locks import FileLock
+from sluicegate.spark.submit import launcher
+from sluicegate.storage import LocalStorage, local_root
+from sluicegate.stream.home import check_home
+
+OLDEST_SPARK = (4, 2)
+_LOW_SPACE = 1024**3
+_CLOCK_SLACK = 2.0
+# No clock can honestly be before the first release of this program.
+_EARLIEST = 1_790_000_000
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "glusterfs", "ceph", "lustre")
+_PROBE = "sluicegate-doctor-"
+
+JAVA = rule(
+    "SG-ENV-JAVA",
+    Severity.WARNING,
+    "no usable Java",
+    f"Spark needs Java {launcher.OLDEST} or later. Commands that only read work without it; submit "
+    "and demo do not.",
+)
+SPARK = rule(
+    "SG-ENV-SPARK",
+    Severity.WARNING,
+    "no usable PySpark",
+    "Gated streams run on PySpark "
+    + ".".join(map(str, OLDEST_SPARK))
+    + " or later. Checkpoints of any supported Spark can be read and mended without it.",
+)
+UNWRITABLE = rule(
+    "SG-ENV-UNWRITABLE",
+    Severity.ERROR,
+    "the home's file system cannot be written",
+    "A file could not be created, linked, renamed or fsynced where the home is. Hard links are "
+    "needed, because they are how exactly one of two racing writers wins.",
+)
+LOCKS = rule(
+    "SG-ENV-LOCKS",
+    Severity.ERROR,
+    "file locks do not exclude",
+    "Two processes held one exclusive lock at the same time, or a lock outlived its holder. Do "
+    "not keep a home or an offset store on this file system.",
+)
+NETWORK = rule(
+    "SG-ENV-NETWORK-FS",
+    Severity.WARNING,
+    "the home is on a network file system",
+    "Locks and fsync were probed from this host only. Whether they hold between hosts depends on "
+    "the server and the mount options.",
+)
+SPACE = rule(
+    "SG-ENV-SPACE",
+    Severity.WARNING,
+    "little free space",
+    f"Less than {units.size(_LOW_SPACE)} is free where the home is. A full disk stops writers; "
+    "it does not damage what was acknowledged.",
+)
+CLOCK = rule(
+    "SG-ENV-CLOCK",
+    Severity.WARNING,
+    "the clock is wrong, or differs from the file system's",
+    "Ages, retention and resets by time are computed from this clock. It is before the release "
+    "of this program, or more than two seconds from the time the file system stamps files with.",
+)
+UNCHECKED = rule(
+    "SG-ENV-UNCHECKED",
+    Severity.WARNING,
+    "something could not be checked",
+    "The check itself failed: a directory cannot be entered, a program does not run, the disk has "
+    "no room for a probe. Nothing is known about the thing it was to look at.",
+)
+COLLISION = rule(
+    "SG-ENV-PATH-COLLISION",
+    Severity.WARNING,
+    "another program is called sg",
+    "Most Linux systems have a command `sg` that runs its arguments under another group. On this "
+    "PATH it comes first, so `sg` is not Sluicegate. Type `sluicegate`, which is the same program.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: what was seen, and the finding if it is not well."""
+
+    name: str
+    seen: str
+    finding: Finding | None = None
+
+
+def examine(home_uri: str, *, read_only: bool = False) -> list[Check]:
+    """Look at everything; with `read_only`, without the probes that write."""
+    checks = [*_try("python", _python), *_try("java", _java), *_try("spark", _spark)]
+    checks += _try("home", lambda: _home(home_uri))
+    if read_only:
+        checks.append(Check("file system", "not probed: read_only is set"))
+    else:
+        checks += _try("file system", lambda: _file_system(_nearest_existing(home_uri)))
+    checks += _try("space", lambda: _space(_nearest_existing(home_uri)))
+    return [*checks, *_try("sg on PATH", _command_name)]
+
+
+def _try(name: str, check: Callable[[], Check | list[Check]]) -> list[Check]:
+    """What a check saw; a check that cannot be made is a finding, not the end of all the others."""
+    try:
+        seen = check()
+    except (SluicegateError, OSError, subprocess.SubprocessError) as e:
+        return [Check(name, "not checked", UNCHECKED.at(name, f"{e}"))]
+    return seen if isinstance(seen, list) else [seen]
+
+
+def _python() -> Check:
+    return Check("python", f"{sys.version.split()[0]} at {sys.executable}")
+
+
+def _java() -> Check:
+    try:
+        found = launcher.require_java()
+    except launcher.JavaUnusable as e:
+        detail = f"{e.message}; {e.hint}"
+        return Check("java", "not usable", JAVA.at("java", detail, repair=launcher.INSTALL))
+    return Check("java", f"{found.major} at {found.path}")
+
+
+def _spark() -> Check:
+    repair = "pip install 'pyspark>={}.{}'".format(*OLDEST_SPARK)
+    try:
+        version = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return Check("spark", "missing", SPARK.at("pyspark", "not installed", repair=repair))
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SPARK:
+        return Check("spark", version, SPARK.at("pyspark", f"{version} is too old", repair=repair))
+    return Check("spark", version)
+
+
+def _home(uri: str) -> Check:
+    wrong = check_home(uri)
+    return Check("home", uri, wrong[0] if wrong else None)
+
+
+def _nearest_existing(uri: str) -> Path:
+    absolute = local_root(uri).absolute()
+    return next(p for p in (absolute, *absolute.parents) if p.is_dir())
+
+
+def _file_system(place: Path) -> list[Check]:
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=_PROBE, dir=place))
+    except OSError as e:
+        reason = (e.strerror or str(e)).lower()
+        return [Check("file system", "not writable", UNWRITABLE.at(str(place), reason))]
+    try:
+        checks = _try("file system", lambda: _storage(scratch, place))
+        checks += _try("locks", lambda: _locks(scratch, place))
+        checks += _try("clock", lambda: _clock(scratch, place))
+        return [*checks, *_try("mount", lambda: _mount(scratch, place))]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _storage(scratch: Path, place: Path) -> Check:
+    storage = LocalStorage(scratch)
+    try:
+        if not storage.put_if_absent("a", b"1") or storage.put_if_absent("a", b"2"):
+            wrong = "exclusive creation does not exclude"
+            return Check("file system", "unsafe", UNWRITABLE.at(str(place), wrong))
+        started = time.perf_counter()
+        storage.replace("a", b"3")
+        took = time.perf_counter() - started
+    except SluicegateError as e:
+        return Check("file system", "unsafe", UNWRITABLE.at(str(place), e.message))
+    return Check(
+        "file system", f"create, link, rename and fsync work; {took * 1000:.1f} ms a write"
+    )
+
+
+def _locks(scratch: Path, place: Path) -> Check:
+    lock = FileLock(scratch / "probe.lock")
+    try:
+        with lock.hold(timeout=0):
+            free_meanwhile = _child_can_lock(lock.path)
+        free_afterwards = _child_can_lock(lock.path)
+    except Locked as e:
+        return Check("locks", "unsafe", LOCKS.at(str(place), e.message))
+    if free_meanwhile or not free_afterwards:
+        wrong = "a second process got a held lock" if free_meanwhile else "a freed lock stays held"
+        return Check("locks", "unsafe", LOCKS.at(str(place), wrong))
+    return Check("locks", "one process at a time")
+
+
+def _child_can_lock(path: Path) -> bool:
+    """Whether another process can take the lock now; another, since it must hold between those."""
+    code = (
+        "import pathlib, sys\n"
+        "from sluicegate.errors import Locked\n"
+        "from sluicegate.locks import FileLock\n"
+        "try:\n"
+        "    with FileLock(pathlib.Path(sys.argv[1])).hold(timeout=0): sys.exit(0)\n"
+        "except Locked as e: sys.exit(e.exit_code)\n"
+    )
+    # -P: what lies in the current directory must not be imported.
+    command = [sys.executable, "-P", "-c", code, str(path)]
+    answer = subprocess.run(command, check=False, timeout=60).returncode
+    if answer not in (0, Locked.exit_code):
+        raise SluicegateError(f"the probe itself failed with exit code {answer}")
+    return answer == 0
+
+
+def _clock(scratch: Path, place: Path) -> Check:
+    stamped = scratch / "clock"
+    stamped.touch()
+    now = time.time()
+    skew = stamped.stat().st_mtime - now
+    if now < _EARLIEST:
+        return Check("clock", units.utc(now), CLOCK.at("clock", f"it says {units.utc(now)}"))
+    if abs(skew) > _CLOCK_SLACK:
+        detail = f"the file system stamps files {skew:+.1f} s from this clock"
+        return Check("clock", units.utc(now), CLOCK.at(str(place), detail))
+    return Check("clock", f"{units.utc(now)}, as the file system's")
+
+
+def _mount(scratch: Path, place: Path) -> Check:
+    kind = _file_system_type(scratch)
+    if kind in _NETWORK:
+        return Check("mount", kind, NETWORK.at(str(place), f"it is {kind}"))
+    return Check("mount", kind)
+
+
+def _file_system_type(path: Path) -> str:
+    """The type of the mount that holds a path, as Linux names it."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+    except OSError:
+        return "unknown"
+    mounts = [line.split() for line in lines]
+    # Spaces in mount points are written as octal escapes.
+    points = [(m[1].replace("\\040", " "), m[2]) for m in mounts]
+    holding = [(len(at), kind) for at, kind in points if path.resolve().is_relative_to(at)]
+    return max(holding)[1] if holding else "unknown"
+
+
+def _space(place: Path) -> Check:
+    free = shutil.disk_usage(place).free
+    seen = f"{units.size(free)} free"
+    return Check("space", seen, SPACE.at(str(place), seen) if free < _LOW_SPACE else None)
+
+
+def _command_name() -> Check:
+    found = shutil.which("sg")
+    if found is None:
+        return Check("sg on PATH", "no; type sluicegate")
+    if _is_ours(Path(found)):
+        return Check("sg on PATH", found)
+    finding = COLLISION.at(found, f"{found} is another program", repair="alias sg=sluicegate")
+    return Check("sg on PATH", found, finding)
+
+
+def _is_ours(script: Path) -> bool:
+    with script.open("rb") as stream:
+        return b"sluicegate_cli" in stream.read(4096)

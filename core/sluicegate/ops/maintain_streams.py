@@ -1,0 +1,165 @@
+"""Maintenance of a gated stream: each change is a link, made beside a running job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from shlex import quote
+
+from sluicegate import lag, units
+from sluicegate.config import NamedStream
+from sluicegate.errors import SluicegateError, StorageFailed
+from sluicegate.ops import maintenance
+from sluicegate.ops.maintenance import Change, Outcome, Steps, Terms
+from sluicegate.ops.metrics import last_at_work
+from sluicegate.plan import Action, Plan, Subject
+from sluicegate.sources.log.source import needs_broker
+from sluicegate.stream import gc
+from sluicegate.stream.gc import GRACE, Retention
+from sluicegate.stream.journal import KIND, StreamJournal
+from sluicegate.stream.operations.changes import COMPACT, DEDUP, PRUNE, StreamChange
+from sluicegate.stream.output import Sink, look_at_sink
+from sluicegate.stream.snapshot import Link
+from sluicegate.stream.spec import range_of
+from sluicegate.stream.state import shards_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.verify import Reading, Verified, verify
+from sluicegate.stream.writer import Gate
+
+_SEGMENTS = 8
+_PARTIALS = 4
+_SMALL_PART = 0.25
+_LEAST_PRUNED = 0.1
+
+
+class StreamCare:
+    """The steps of one stream; `named` is its table in the configuration, if it has one."""
+
+    def __init__(self, stream: Stream, named: NamedStream | None, terms: Terms) -> None:
+        self._stream = stream
+        self._named = named
+        self._terms = terms
+        self._journal = StreamJournal(stream, name=named.name if named else None)
+        self._known: tuple[Link, frozenset[str]] | None = None
+        self.steps = Steps(stream.uri, terms)
+
+    def run(self) -> Steps:
+        """All of them, in the order in which one leaves something for the next."""
+        steps = self.steps
+        steps.look("verify", self._verify)
+        steps.look("lag", self._lag)
+        steps.change("compact dedup log", self._compact_dedup)
+        steps.change("compact state", self._compact_state)
+        steps.change("prune", self._prune)
+        steps.change("collect", self._collect)
+        steps.change("empty trash", self._empty_trash)
+        return steps
+
+    def _verify(self) -> str:
+        with self._terms.budget.spending() as seconds:
+            result = self._verified(seconds)
+        self.steps.findings += result.findings
+        self._known = (result.head, result.live) if result.head else None
+        read = f"{result.read_blobs:,} of {result.blobs:,} blobs read"
+        rest = "; the rest next time" if result.resume else ""
+        return f"{result.links:,} links; {read}{rest}"
+
+    def _verified(self, seconds: float) -> Verified:
+        if self._terms.dry_run:
+            return verify(self._stream)
+        try:
+            return verify(self._stream, Reading(max_duration=seconds))
+        except StorageFailed:
+            # Where nothing can be remembered, contents would be read from the start each time.
+            return verify(self._stream)
+
+    def _lag(self) -> str:
+        head = self._stream.chain.head()
+        behind = self._behind(head)
+        age = time.time() - last_at_work(self._stream, head)
+        is_idle = age > self._terms.policy.idle and behind != 0
+        if is_idle and Gate(self._stream).living_writer(head) is None:
+            waiting = "" if behind is None else f"; {units.events(behind)} wait"
+            detail = f"no job has been at work for {units.duration(age)}{waiting}"
+            start = f"sluicegate submit {self._stream.name}" if self._named else ""
+            self.steps.findings.append(maintenance.IDLE.at(self._stream.uri, detail, repair=start))
+        return "not known here" if behind is None else f"{units.events(behind)} behind"
+
+    def _behind(self, head: Link) -> int | None:
+        """How many events are still to be read; None where only a broker knows.
+
+        A log that is gone, or another in its place, fails the step.
+        """
+        source = head.pins.get("source")
+        if not isinstance(source, str) or not source or needs_broker(source):
+            return None
+        earliest, latest = range_of(head)
+        found = lag.lags(head.positions, latest, earliest)
+        again = f"sluicegate offsets reset {quote(self._stream.name)} --to-earliest --skip-seen"
+        self.steps.findings += lag.problems(found, again)
+        return lag.total(found)
+
+    def _compact_dedup(self) -> Change | None:
+        sizes = [ref.size for ref in self._stream.chain.head().dedup.refs]
+        if len(sizes) < _SEGMENTS or not _many_small(sizes):
+            return None
+        return self._change(StreamChange(DEDUP))
+
+    def _compact_state(self) -> Change | None:
+        shards = shards_of(self._stream, self._stream.chain.head())
+        sizes = [ref.size for refs in shards.values() for ref in refs]
+        largest = [max((ref.size for ref in refs), default=0) for refs in shards.values()]
+        if len(sizes) < _PARTIALS * max(len(shards), 1) or not _many_small(sizes, sum(largest)):
+            return None
+        return self._change(StreamChange(COMPACT))
+
+    def _prune(self) -> Change | None:
+        policy, head = self._terms.policy, self._stream.chain.head()
+        floor = Retention(policy.keep_links, policy.keep).floor(self._stream, head)
+        floor = min(floor, gc.highest_floor(self._stream, head))
+        # A few at a time would cost a link each time, and that link a prune of its own.
+        if floor - head.floor < max(2, _LEAST_PRUNED * (head.number - floor)):
+            return None
+        note = f"keep {policy.keep_links} links and {units.duration(policy.keep)}"
+        return self._change(StreamChange(PRUNE, to=floor, note=note))
+
+    def _collect(self) -> Change | None:
+        if self.steps.done[-1].outcome is Outcome.DONE:
+            # A prune collects, too.
+            return None
+        found = gc.list_garbage(self._stream, known=self._known)
+        if not found.swept:
+            return None
+        action = Action("remove", "leftovers", found.swept.shown)
+        plan = self._plan(f"Collect what {self._stream.name} does not need", action)
+        return Change.by(plan, partial(gc.remove, self._stream, found))
+
+    def _empty_trash(self) -> Change | None:
+        sink = self._sink()
+        found = gc.list_output_garbage(self._stream, sink, GRACE) if sink else None
+        if sink is None or not found:
+            return None
+        plan = self._plan(f"Empty the trash of {sink.uri}", Action("remove", "trash", found.shown))
+        return Change.by(plan, partial(gc.empty, self._stream, sink, GRACE))
+
+    def _sink(self) -> Sink | None:
+        return look_at_sink(self._stream, self._named.sink if self._named else None)
+
+    def _change(self, change: StreamChange) -> Change:
+        return Change.through(self._journal, self._journal.plan(change.to_work()))
+
+    def _plan(self, title: str, action: Action) -> Plan:
+        name, identity = None, None
+        with suppress(SluicegateError):
+            identity = self._stream.chain.head().stream_id
+        if self._named:
+            name = self._named.name
+        return Plan(title, (action,), subject=Subject(KIND, self._stream.uri, name, identity))
+
+
+def _many_small(sizes: Sequence[int], large: int | None = None) -> bool:
+    """Whether merging is worth writing the large ones again, which it does."""
+    large = max(sizes, default=0) if large is None else large
+    return sum(sizes) - large >= _SMALL_PART * sum(sizes)

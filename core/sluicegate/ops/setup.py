@@ -1,0 +1,164 @@
+"""Homes, offset stores, a commented configuration and unattended runs; nothing is overwritten.
+
+Neither knows the PATH or the directory of a person's shell, so both name everything in full, and
+the program by the name that no other program has.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from sluicegate import config
+from sluicegate.errors import NotFound, UnsupportedFormat
+from sluicegate.offsets import LockFileOffsetStore
+from sluicegate.offsets.legacy import is_reference
+from sluicegate.plan import Action, Plan
+from sluicegate.storage import LocalStorage, local_root, open_storage
+from sluicegate.stream import home
+
+NAME = "sluicegate"
+_ELSEWHERE = Path("/usr/local/bin") / NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What a run needs to be told: the program, the configuration and the home."""
+
+    program: Path
+    config: Path
+    home: Path
+
+    @classmethod
+    def of(cls, config: Path, home: Path) -> Installation:
+        """The program that runs now, with this configuration and home."""
+        own = Path(sys.executable).absolute().with_name(NAME)
+        return cls(own if own.exists() else _ELSEWHERE, config.absolute(), home.absolute())
+
+    @property
+    def words(self) -> list[str]:
+        """The command line of a run."""
+        config, home = str(self.config), str(self.home)
+        return [str(self.program), "maintain", "--all", "--config", config, "--home", home]
+
+
+def cron_line(installation: Installation) -> str:
+    """The line of a crontab: every quarter of an hour."""
+    # To cron a percent sign ends the command.
+    command = " ".join(quote(word) for word in installation.words).replace("%", r"\%")
+    return f"*/15 * * * *  {command}"
+
+
+def service_unit(installation: Installation) -> str:
+    """`sluicegate-maintain.service`; exit code 3 makes it a failed unit."""
+    command = " ".join(_systemd(word) for word in installation.words)
+    return (
+        "[Unit]\n"
+        "Description=Sluicegate: verify, compact, prune and collect\n"
+        "\n"
+        "[Service]\n"
+        "Type=oneshot\n"
+        f"ExecStart={command}\n"
+    )
+
+
+def timer_unit() -> str:
+    """`sluicegate-maintain.timer`: every quarter of an hour, and soon after a missed one."""
+    return (
+        "[Unit]\n"
+        "Description=Sluicegate, every quarter of an hour\n"
+        "\n"
+        "[Timer]\n"
+        "OnCalendar=*:0/15\n"
+        "Persistent=true\n"
+        "\n"
+        "[Install]\n"
+        "WantedBy=timers.target\n"
+    )
+
+
+def commented(installation: Installation) -> str:
+    """All of it as comments of a configuration."""
+    units = {"service": service_unit(installation), "timer": timer_unit()}
+    lines = [
+        "Unattended, by cron (crontab -e); cron mails what is printed, which is nothing when all",
+        "is well:",
+        cron_line(installation),
+        "Or by systemd: these two files, then: systemctl enable --now sluicegate-maintain.timer",
+    ]
+    for kind, text in units.items():
+        lines.append(f"/etc/systemd/system/sluicegate-maintain.{kind}")
+        # Indented, since a table of this file looks the same.
+        lines += [f"    {line}" for line in text.splitlines() if line]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _systemd(word: str) -> str:
+    """A word of a unit's command: specifiers and variables mean nothing in it."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    plain = all(c.isalnum() or c in "-_./:@+,=%" for c in escaped)
+    return escaped if plain else f'"{escaped}"'
+
+
+_MAKE_HOME = "make the home"
+_MAKE_STORE = "make the store"
+_WRITE = "write"
+
+
+def plan_init(home_uri: str, config_path: Path) -> Plan:
+    """What is missing of a home and its configuration; refuses a home with a damaged marker."""
+    actions = []
+    root = local_root(home_uri)
+    try:
+        home.open_home(home_uri)
+    except NotFound:
+        actions.append(Action(_MAKE_HOME, str(root), _what_is_there(root)))
+    if not os.path.lexists(config_path):
+        actions.append(Action(_WRITE, str(config_path), "a commented example; it sets nothing"))
+    return Plan(f"Set up Sluicegate in {root}", tuple(actions))
+
+
+def plan_store(uri: str) -> Plan:
+    """What is missing of an offset store; refuses one with a damaged marker."""
+    root = local_root(uri)
+    actions = []
+    if root.is_dir() and is_reference(open_storage(uri, read_only=True)):
+        raise UnsupportedFormat(
+            f"{root} holds positions in the reference layout, which a store there would hide",
+            hint="make the store elsewhere, then: sluicegate offsets import STORE "
+            f"{quote(str(root))} --consumer NAME",
+            place=str(root),
+        )
+    try:
+        LockFileOffsetStore.open(uri, read_only=True)
+    except NotFound:
+        actions.append(Action(_MAKE_STORE, str(root), _what_is_there(root)))
+    return Plan(f"Make an offset store in {root}", tuple(actions))
+
+
+def apply_init(plan: Plan, reason: str | None, home_uri: str) -> None:
+    """Make what the plan says; what somebody else made in the meantime is left as it is."""
+    for action in plan.actions:
+        if action.verb == _MAKE_HOME:
+            home.MARKER.create(LocalStorage.create(Path(action.place)), reason)
+        elif action.verb == _MAKE_STORE:
+            LockFileOffsetStore.create(action.place, reason)
+        else:
+            path = Path(action.place)
+            storage = LocalStorage.create(path.parent)
+            storage.put_if_absent(path.name, _example(path, home_uri).encode())
+
+
+def _example(path: Path, home_uri: str) -> str:
+    """A commented configuration, with how to run the maintenance of this very installation."""
+    return f"{config.example()}\n{commented(Installation.of(path, local_root(home_uri)))}"
+
+
+def _what_is_there(root: Path) -> str:
+    if not root.exists():
+        return "a new directory"
+    held = sum(1 for _ in root.iterdir())
+    return f"the directory exists and holds {held} entries, which stay" if held else "it is empty"

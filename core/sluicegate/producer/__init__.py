@@ -1,0 +1,1 @@
+"""Producers whose records carry stamps."""

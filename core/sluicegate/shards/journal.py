@@ -1,0 +1,282 @@
+"""The journal of a plain assignment file: what was there before each change lies beside it.
+
+`NAME.sluicegate/` holds one file per change, `00000001.json` and so on, with the text that was
+there before. It is written first, then the file itself is replaced in one step. Only the newest
+change can be undone, and only while the file still is what that change made of it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from shlex import quote
+from typing import Any
+
+from sluicegate.codec import digest_of
+from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError
+from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
+from sluicegate.locks import FileLock
+from sluicegate.plan import Action, Plan, Precondition, Subject
+from sluicegate.shards import describe
+from sluicegate.shards.describe import Proposal
+from sluicegate.shards.files import AssignmentFile, parse
+from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, local_root
+
+KIND = "assignment-file"
+_MAX_BYTES = 64 * 1024 * 1024
+REBALANCE, RESTORE = "rebalance", "restore"
+
+
+class FileJournal:
+    """`Journal` of an assignment file."""
+
+    def __init__(self, uri: str, *, read_only: bool) -> None:
+        self._path = local_root(uri).resolve()
+        storage: Storage = LocalStorage(self._path.parent)
+        self._storage = ReadOnlyStorage(storage) if read_only else storage
+        self._name = self._path.name
+        self._kept = f"{self._name}.sluicegate"
+
+    def read(self) -> AssignmentFile:
+        """What the file says now."""
+        return parse(self._text(), str(self._path))
+
+    def history(self) -> list[Entry]:
+        digest, entries, newest = _digest(self._text()), [], True
+        for fields in reversed(self._operations()):
+            before = _digest(fields["before"])
+            if fields["after"] == digest:
+                undo = "yes" if newest else "no: undo what came after it first"
+                newest, digest = False, before
+            elif before == digest:
+                undo = "no: it was never finished"
+            else:
+                undo, newest = "no: the file was changed since", False
+            entries.append(_entry(fields, undo))
+        return entries
+
+    def plan(self, work: Mapping[str, Any]) -> Plan:
+        change = _Change.from_work(work)
+        text = self._text()
+        meaning = self._meaning(text, change)
+        actions, said = meaning.actions, meaning.said
+        if meaning.after == text:
+            actions, said = [], []
+        elif change.output:
+            actions.append(Action("write", change.output, "a new file"))
+            said.append(f"{self._name} stays as it is: it is the way back.")
+        else:
+            kept = f"what it says now is kept in {self._kept}"
+            actions.append(Action("write", self._name, kept))
+        asked = [f"Asked for: {change.note}."] if change.note and actions else []
+        verb = "Rebalance" if change.operation == REBALANCE else "Restore"
+        return Plan(
+            title=f"{verb} {self._name}",
+            actions=tuple(actions),
+            consequences=(*asked, *said),
+            preconditions=(Precondition("the file", _digest(text)),),
+            subject=Subject(KIND, str(self._path)),
+            work=dict(work),
+        )
+
+    def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:  # noqa: ARG002
+        wanted = [each for each in self.history() if operation in (None, each.id)]
+        found = next((each for each in wanted if each.undo == "yes"), None)
+        if found is None:
+            why = f": {wanted[0].undo}" if wanted else ""
+            raise NothingToUndo(
+                f"there is nothing to undo in {self._path}{why}",
+                hint=f"see its changes with: sluicegate history {quote(str(self._path))}",
+            )
+        return self.plan(work_of(RESTORE, note=f"undo {found.id}", undoes=found.id))
+
+    def preflight(self, _plan: Plan) -> str | None:
+        return None
+
+    def settle(self, _entry: Entry) -> None:
+        if not isinstance(self._storage, ReadOnlyStorage):
+            self._storage.sync(self._name)
+
+    def apply(self, plan: Plan, approval: Approval) -> Entry:
+        change = _Change.from_work(plan.work)
+        if change.output:
+            return self._apply_elsewhere(plan, change, change.output, approval)
+        LocalStorage.create(self._path.parent / self._kept)
+        with FileLock(self._path.parent / self._kept / "change.lock").hold():
+            check_drift(plan, self.plan(plan.work))
+            text = self._text()
+            meaning = self._meaning(text, change)
+            number = max(self._numbers(), default=0) + 1
+            fields = _record(change, meaning, approval) | {
+                "id": f"{self._name}@{number}",
+                "before": text,
+                "after": _digest(meaning.after),
+            }
+            self._remember(number, fields)
+            self._storage.replace(self._name, meaning.after.encode())
+        return _entry(fields, "yes")
+
+    def _apply_elsewhere(
+        self, plan: Plan, change: _Change, output: str, approval: Approval
+    ) -> Entry:
+        check_drift(plan, self.plan(plan.work))
+        meaning = self._meaning(self._text(), change)
+        path = local_root(output).absolute()
+        if not LocalStorage(path.parent).put_if_absent(path.name, meaning.after.encode()):
+            raise SluicegateError(
+                f"{output} exists already; an output never overwrites a file",
+                hint="name another file, or remove that one",
+                place=output,
+            )
+        fields = _record(change, meaning, approval) | {"id": path.name}
+        return _entry(fields, "no: remove the new file")
+
+    def _meaning(self, text: str, change: _Change) -> _Meaning:
+        if change.operation == RESTORE:
+            said = ["The file is again what it was before that change."]
+            actions = [Action("restore", self._name)]
+            return _Meaning(actions, said, self._before(change.undoes), change.note)
+        before, proposal = parse(text, str(self._path)), Proposal.from_text(change.data)
+        if proposal.after.n_shards != before.assignment.n_shards:
+            raise Corrupt(f"the plan assigns {proposal.after.n_shards} shards, not this file's")
+        made = proposal.plan_from(before.assignment)
+        if made.is_nothing:
+            return _Meaning([], [], text, "")
+        cost = partial(before.cost, made.after)
+        actions = describe.actions_of(made, proposal.measure, before.label, cost)
+        said = [*describe.consequences_of(made, proposal), *before.told(made)]
+        summary = describe.summary_of(made, change.note)
+        return _Meaning(actions, said, before.with_assignment(made.after), summary)
+
+    def _before(self, operation: str | None) -> str:
+        """What the file was before an operation."""
+        found = next((each for each in self._operations() if each["id"] == operation), None)
+        if found is None:
+            raise NothingToUndo(f"there is no operation {operation!r} of {self._path}")
+        return str(found["before"])
+
+    def _text(self) -> str:
+        try:
+            return self._storage.get(self._name, limit=_MAX_BYTES).decode()
+        except UnicodeDecodeError as e:
+            raise Corrupt(f"{self._path}, byte {e.start}: not UTF-8", place=str(self._path)) from e
+
+    def _operations(self) -> list[dict[str, Any]]:
+        """What is kept of the changes, oldest first."""
+        return [self._operation(f"{self._kept}/{name}.json") for name in sorted(self._names())]
+
+    def _numbers(self) -> Iterator[int]:
+        return (int(name) for name in self._names() if name.isdecimal())
+
+    def _names(self) -> list[str]:
+        try:
+            entries = [entry.name for entry in self._storage.list(self._kept)]
+        except NotFound:
+            return []
+        return [name.removesuffix(".json") for name in entries if name.endswith(".json")]
+
+    def _operation(self, key: str) -> dict[str, Any]:
+        place = str(self._path.parent / key)
+        try:
+            found = json.loads(self._storage.get(key, limit=4 * _MAX_BYTES))
+        except (ValueError, RecursionError) as e:
+            raise Corrupt(f"{place} is not a change: {e}", place=place) from e
+        match found:
+            case {"id": str(), "at": float(), "kind": str(), "by": str(), "summary": str()} if all(
+                isinstance(found.get(name), str) for name in ("before", "after")
+            ):
+                return dict(found)
+        raise Corrupt(f"{place} is not a change: its fields are others", place=place)
+
+    def _remember(self, number: int, fields: Mapping[str, Any]) -> None:
+        key = f"{self._kept}/{number:08d}.json"
+        if not self._storage.put_if_absent(key, json.dumps(fields, indent=1).encode()):
+            raise Drifted(f"somebody else changed {self._path} at the same time")
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What a change does, what that means, the text of the file after it, and a line on it."""
+
+    actions: list[Action]
+    said: list[str]
+    after: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What to do to a file: assign anew by a proposal, or restore what an operation replaced."""
+
+    operation: str
+    data: str
+    note: str
+    undoes: str | None
+    output: str | None
+
+    @classmethod
+    def from_work(cls, work: Mapping[str, Any]) -> _Change:
+        match dict(work):
+            case {
+                "operation": "rebalance" | "restore" as operation,
+                "data": str(data),
+                "note": str(note),
+                "undoes": None | str() as undoes,
+                "output": None | str() as output,
+                **unknown,
+            } if not unknown:
+                return cls(operation, data, note, undoes, output)
+        raise Corrupt("the plan's work is not that of an assignment file")
+
+
+def work_of(
+    operation: str,
+    data: str = "",
+    *,
+    note: str = "",
+    undoes: str | None = None,
+    output: str | None = None,
+) -> dict[str, Any]:
+    """A change of an assignment file as plain values."""
+    return {
+        "operation": operation,
+        "data": data,
+        "note": note,
+        "undoes": undoes,
+        "output": output,
+    }
+
+
+def _record(change: _Change, meaning: _Meaning, approval: Approval) -> dict[str, Any]:
+    return {
+        "at": time.time(),
+        "kind": change.operation,
+        "by": str(approval.by),
+        "summary": meaning.summary,
+        "reason": approval.reason,
+        "undoes": change.undoes,
+        "plan_digest": approval.plan_digest,
+        "planned_by": approval.planned_by,
+    }
+
+
+def _entry(fields: Mapping[str, Any], undo: str) -> Entry:
+    return Entry(
+        id=fields["id"],
+        at=fields["at"],
+        kind=fields["kind"],
+        by=fields["by"],
+        summary=fields["summary"],
+        reason=fields.get("reason"),
+        undoes=fields.get("undoes"),
+        undo=undo,
+        plan_digest=fields.get("plan_digest"),
+        planned_by=fields.get("planned_by"),
+    )
+
+
+def _digest(text: str) -> str:
+    return digest_of(text.encode())

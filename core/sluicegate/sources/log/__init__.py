@@ -1,0 +1,1 @@
+"""The embedded log: segments of JSON lines, in partitions."""

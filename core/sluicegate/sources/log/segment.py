@@ -1,0 +1,243 @@
+"""One segment as it is read: whole lines, found by counting newlines.
+
+What was counted stays true, because segments only grow and whole records are never taken back. So
+the marks are kept for the whole process: whoever opens the log again, or polls it, only looks at
+what is new. One byte is looked at before a mark is believed, in case somebody exchanged the file.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from sluicegate.sources.log.layout import LogDamaged, OutOfRange, segment_key
+from sluicegate.storage import Storage
+from sluicegate.storage.syscalls import Translated
+
+MAX_RECORD = 16 << 20
+"""Most bytes of one record, its newline included."""
+_SKIP = 1 << 20
+_RECORD = 256
+_SLACK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records `first` to `first + count - 1` of a partition: whole lines with their newlines."""
+
+    first: int
+    count: int
+    data: bytes
+
+
+class Segment:
+    """A segment that is open for reading, for the length of a `with` block."""
+
+    def __init__(self, storage: Storage, incarnation: str, partition: int, base: int) -> None:
+        name = segment_key(partition, base)
+        self._base = base
+        self._place = Path(storage.uri, name)
+        self._stream = storage.open(name)
+        self._fd = self._stream.fileno()
+        found = os.fstat(self._fd)
+        self._size = found.st_size
+        self._key = incarnation, partition, base, found.st_dev, found.st_ino
+        self._marks = marks_of(self._key)
+
+    def __enter__(self) -> Self:
+        if self._size < self._marks.size or not self._begins_record(self._marks.size):
+            self._stream.close()
+            forget(self._key)
+            raise self._damaged(f"is not what it was: it had {self._marks.size} bytes before")
+        return self
+
+    def __exit__(
+        self, _type: object, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._stream.close()
+        remember(self._key, self._marks)
+
+    def count(self, up_to: int | None = None) -> int:
+        """How many whole records it holds; with `up_to`, perhaps only as many as those."""
+        if up_to is None or self._marks.count < up_to:
+            with Translated(self._place):
+                self._marks = count_on(self._fd, self._size, self._marks, up_to)
+        return self._marks.count
+
+    @property
+    def counted_bytes(self) -> int:
+        """How many bytes those take that were counted."""
+        return self._marks.size
+
+    def read(self, start: int, end: int, max_bytes: int, until: int | None) -> Iterator[Piece]:
+        """The records from `start` to before `end`; `until` is where the next segment begins."""
+        record, at = self._marks.before(start - self._base)
+        offset = self._base + record
+        while offset < start:
+            count, data = self._lines(at, _SKIP, start - offset)
+            self._refuse_end(count, offset, until)
+            offset, at = offset + count, at + len(data)
+        while offset < end:
+            size = self._bytes_to(end, offset, at, max_bytes)
+            count, data = self._lines(at, size, end - offset)
+            self._refuse_end(count, offset, until)
+            yield Piece(offset, count, data)
+            offset, at = offset + count, at + len(data)
+            self._marks = self._marks.with_mark(offset - self._base, at)
+        if offset == until and at != self._size:
+            raise self._damaged(f"holds more than the records up to {until}, where the next begins")
+
+    def _lines(self, at: int, size: int, most: int) -> tuple[int, bytes]:
+        """How many whole lines from a place, and their bytes: about `size` unless one is longer."""
+        while True:
+            with Translated(self._place):
+                data = os.pread(self._fd, size, at)
+            if found := data.count(NEWLINE):
+                break
+            if len(data) < size:
+                return 0, b""
+            if size >= MAX_RECORD:
+                raise self._damaged(f"byte {at}: a record over {MAX_RECORD} bytes")
+            size, most = min(size * 4, MAX_RECORD), 1
+        if found <= most:
+            return found, data[: data.rfind(NEWLINE) + 1]
+        return most, data[: nth_end(data, most)]
+
+    def _bytes_to(self, end: int, offset: int, at: int, max_bytes: int) -> int:
+        """How much to read at once: up to the end if it is known where that is, else by guess."""
+        records, places = self._marks.records, self._marks.places
+        known = bisect_left(records, end - self._base)
+        if known < len(records):
+            return max(1, min(max_bytes, places[known] - at))
+        average = self._marks.size // self._marks.count + 1 if self._marks.count else _RECORD
+        return min(max_bytes, (end - offset) * average * 5 // 4 + _SLACK)
+
+    def _begins_record(self, at: int) -> bool:
+        with Translated(self._place):
+            return at == 0 or os.pread(self._fd, 1, at - 1) == NEWLINE
+
+    def _refuse_end(self, count: int, offset: int, until: int | None) -> None:
+        if count:
+            return
+        if until is None:
+            raise OutOfRange(f"{self._place} ends at {offset}", place=str(self._place))
+        raise self._damaged(
+            f"ends at {offset}, but the next begins at {until}: records are missing"
+        )
+
+    def _damaged(self, what: str) -> LogDamaged:
+        return LogDamaged(f"{self._place} {what}", place=str(self._place))
+
+
+NEWLINE = b"\n"
+_CHUNK = 1 << 20
+_REMEMBERED = 1024
+
+Key = tuple[str, int, int, int, int]
+"""Incarnation, partition and base of a segment, device and inode of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Records and bytes at some places of a segment, ascending; the last is as far as counted."""
+
+    records: tuple[int, ...] = (0,)
+    places: tuple[int, ...] = (0,)
+
+    @property
+    def count(self) -> int:
+        """The whole records that were counted."""
+        return self.records[-1]
+
+    @property
+    def size(self) -> int:
+        """The bytes they take."""
+        return self.places[-1]
+
+    def before(self, record: int) -> tuple[int, int]:
+        """The nearest known record at or before one, and where it begins."""
+        at = bisect_right(self.records, record) - 1
+        return self.records[at], self.places[at]
+
+    def with_mark(self, count: int, size: int) -> Marks:
+        """The same with one more place, if that is further than any."""
+        if size <= self.size:
+            return self
+        # Ends of what was counted are kept only as far as they lie apart.
+        keep = len(self.places)
+        if keep > 1 and self.places[-1] - self.places[-2] < _CHUNK:
+            keep -= 1
+        return Marks((*self.records[:keep], count), (*self.places[:keep], size))
+
+
+_marks: OrderedDict[Key, Marks] = OrderedDict()
+_mutex = Lock()
+
+
+def marks_of(key: Key) -> Marks:
+    """What this process knows of a segment."""
+    with _mutex:
+        marks = _marks.setdefault(key, Marks())
+        _marks.move_to_end(key)
+        while len(_marks) > _REMEMBERED:
+            _marks.popitem(last=False)
+    return marks
+
+
+def forget(key: Key) -> None:
+    """Count a segment anew next time."""
+    with _mutex:
+        _marks.pop(key, None)
+
+
+def count_on(fd: int, size: int, marks: Marks, up_to: int | None = None) -> Marks:
+    """The marks of a file of `size` bytes, counting only behind what is known.
+
+    Ends early when there are `up_to` records.
+    """
+    at, count = marks.size, marks.count
+    while at < size and (up_to is None or count < up_to):
+        chunk = os.pread(fd, min(_CHUNK, size - at), at)
+        if not chunk:
+            break
+        if found := chunk.count(NEWLINE):
+            count += found
+            marks = marks.with_mark(count, at + chunk.rfind(NEWLINE) + 1)
+        at += len(chunk)
+    return marks
+
+
+def remember(key: Key, marks: Marks) -> None:
+    """Keep what was counted, unless somebody has counted further."""
+    with _mutex:
+        known = _marks.get(key)
+        if known is None or known.size < marks.size:
+            _marks[key] = marks
+
+
+def nth_end(data: bytes, count: int, start: int = 0) -> int:
+    """Behind the newline that is the `count`-th from `start`; there must be so many.
+
+    By halves, so that it costs about two passes over the bytes whatever `count` is.
+    """
+    low, high = start, len(data)
+    while count:
+        if high - low <= 4096:
+            for _ in range(count):
+                low = data.index(NEWLINE, low, high) + 1
+            return low
+        middle = (low + high) // 2
+        inside = data.count(NEWLINE, low, middle)
+        if inside >= count:
+            high = middle
+        else:
+            count -= inside
+            low = middle
+    return low

@@ -1,1 +1,0 @@
-"""Changing Spark checkpoints: repair, rollback, reset, seed, relocate."""

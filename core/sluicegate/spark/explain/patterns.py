@@ -1,0 +1,234 @@
+"""What a cause is, how a log shows it; and the causes that lie between offsets and Kafka.
+
+The texts are those of Spark's Kafka source (error classes since 4.0) and of Kafka's client.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from sluicegate.findings import Rule, Severity, rule
+
+LAST_RESORT = "*"
+VERIFY = "checkpoint verify {checkpoint}"
+VERIFY_DATA = "checkpoint verify {checkpoint} --read-data"
+
+
+class Site(Enum):
+    """Where in Spark an exception was thrown, told by the lines of its stack trace."""
+
+    OFFSETS = r"\.OffsetSeq(?:Log|Metadata)?[.$]|SourceOffset\$?\."
+    COMMITS = r"\.Commit(?:Log|Metadata)[.$]"
+    METADATA = r"\.StreamMetadata\$"
+    SOURCE = r"\.FileStreamSource(?:Log)?[.$]"
+    SINK = r"\.(?:FileStreamSink(?:Log)?|ManifestFileCommitProtocol)[.$]"
+    SCHEMA = r"\.StateSchemaCompatibilityChecker[.$]"
+    STATE = (
+        r"\.(?:HDFSBackedStateStoreProvider|StateStoreChangelogReader|StateStore"
+        r"|RocksDB(?:FileManager|StateStoreProvider|CheckpointMetadata)?)[.$]"
+    )
+    START = r"MicroBatchExecution\.\S{0,40}(?:populateStartOffsets|initializeExecution|PrevOffset)"
+    # Known, so that what is thrown there is not taken for something above.
+    SHUFFLE = r"\.(?:ShuffleBlockFetcherIterator|BlockStoreShuffleReader)[.$]"
+    INPUT = r"\.FileScanRDD[.$]"
+    ELSEWHERE = r"(?!)"
+
+
+_FRAME = re.compile("|".join(f"(?P<{site.name}>{site.value})" for site in Site))
+
+
+def site_of(frame: str) -> Site | None:
+    """The site that a line of a stack trace belongs to."""
+    found = _FRAME.search(frame)
+    return Site[found.lastgroup] if found and found.lastgroup else None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause: its finding code, the error classes and texts that tell it, the next command.
+
+    Classes are Spark's own names of errors; texts are expressions for versions that have no name
+    for it, and their named groups become facts. With `sites`, a match counts only if the stack
+    trace comes from there; with `bare` also, weakly, when there is no trace. A weak match is
+    dropped if the log tells of a cause of the same family for certain. `also` are codes that the
+    same words can stand for. `first` puts a cause before others: nothing can be mended before.
+    """
+
+    rule: Rule
+    advice: str
+    command: str = VERIFY
+    classes: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()
+    bare: bool = False
+    weak: bool = False
+    family: str = ""
+    also: tuple[Rule, ...] = ()
+    first: bool = False
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """All that tells this cause, as one expression."""
+        names = "|".join(re.escape(name) for name in self.classes)
+        named = [rf"(?<![A-Z_])(?:{names})(?![A-Z_])"] if names else []
+        return re.compile("|".join((*named, *self.texts)))
+
+    @property
+    def is_last_resort(self) -> bool:
+        """Whether it is only told if the log tells nothing else."""
+        return self.family == LAST_RESORT
+
+    def is_certain(self, site: Site | None) -> bool | None:
+        """Whether a match whose trace comes from `site` is certain; None if it is no match."""
+        if not self.sites:
+            return not self.weak
+        if site is None:
+            return False if self.bare else None
+        return True if site in self.sites else None
+
+
+_FAMILY = "kafka"
+_SHOW = "offsets show {checkpoint}"
+_TOPIC_PARTITION = r"(?P<topic_partition>[\w.-]{1,249}-\d{1,9})"
+_CHANGED = (
+    rf"Partition {_TOPIC_PARTITION}(?:'s)? offset was changed from "
+    r"(?P<checkpoint_offset>\d{1,19}) to (?P<kafka_offset>\d{1,19})"
+)
+_SEE_FIRST = (
+    "Do not just set failOnDataLoss=false: first see how much is missing and whether it can be "
+    "had from elsewhere. `sluicegate offsets reset` then moves on to what Kafka has."
+)
+_ASK_BROKERS = "See whether the brokers run and can be reached from the driver and the executors."
+
+DATA_LOSS = rule(
+    "SG-KAFKA-DATA-LOSS",
+    Severity.ERROR,
+    "Kafka no longer has records that the checkpoint wants next",
+    "They were removed by retention before the job read them, or the topic was made anew. Spark "
+    "stops (failOnDataLoss=true) or skips them with a warning (false). The rows are lost either "
+    "way, unless they can be had from elsewhere.",
+)
+OFFSETS_BACK = rule(
+    "SG-KAFKA-OFFSETS-BACK",
+    Severity.ERROR,
+    "Kafka's offsets are behind those of the checkpoint",
+    "The topic was deleted and made anew, a cluster was restored, or the job was pointed to "
+    "another cluster: the records from there on are not the ones the checkpoint counted.",
+)
+PARTITIONS = rule(
+    "SG-KAFKA-PARTITIONS-GONE",
+    Severity.ERROR,
+    "topics or partitions that the checkpoint names are not in Kafka",
+    "The topic was deleted or made anew with fewer partitions, the job reads another cluster, or "
+    "it may not see them.",
+)
+START_OFFSETS = rule(
+    "SG-KAFKA-START-OFFSETS",
+    Severity.ERROR,
+    "startingOffsets does not name exactly the topic's partitions",
+    "Kafka's source wants every partition named, also new ones (-2 is the earliest offset). It "
+    "looks at startingOffsets only for a checkpoint without batches.",
+)
+UNREACHABLE = rule(
+    "SG-KAFKA-UNREACHABLE",
+    Severity.ERROR,
+    "Kafka cannot be reached",
+    "No broker answered in time, or its name cannot be resolved. The checkpoint is not touched, "
+    "and the job goes on where it stood once Kafka answers.",
+)
+
+KAFKA_CAUSES = (
+    Cause(
+        OFFSETS_BACK,
+        "Find out why before anything is reset. If the topic is a new one, its records start "
+        "anew: `sluicegate offsets reset` moves the checkpoint there.",
+        _SHOW,
+        classes=(
+            "PARTITION_OFFSET_CHANGED",
+            "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
+        ),
+        texts=(_CHANGED,),
+        family=_FAMILY,
+    ),
+    Cause(
+        PARTITIONS,
+        "See whether the job reads the right cluster and topic. If the partitions are gone for "
+        "good, take them out of the offsets with `sluicegate offsets reset`.",
+        _SHOW,
+        classes=(
+            "PARTITIONS_DELETED",
+            "PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT",
+            "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS",
+            "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW",
+        ),
+        texts=(
+            r"Cannot find (?:earliest|initial) offsets (?:of|for)",
+            r"are gone\. (?:Some data may have been missed|Kafka option)",
+            r"partitions in Kafka topic\(s\) have been lost",
+            r"UnknownTopicOrPartitionException",
+        ),
+        family=_FAMILY,
+    ),
+    Cause(
+        START_OFFSETS,
+        "Name every partition of the topic in startingOffsets; export writes them in that form.",
+        "offsets export {checkpoint}",
+        classes=(
+            "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+            "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+        ),
+        texts=(r"you must specify all TopicPartitions",),
+    ),
+    Cause(
+        DATA_LOSS,
+        _SEE_FIRST,
+        _SHOW,
+        classes=(
+            "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+            "COULD_NOT_READ_OFFSET_RANGE",
+            "START_OFFSET_RESET",
+        ),
+        texts=(
+            rf"Fetch position .{{1,400}} is out of range for partition {_TOPIC_PARTITION}",
+            r"OffsetOutOfRangeException",
+            r"Offsets out of range with no configured reset policy",
+            r"Cannot fetch offset (?P<checkpoint_offset>\d{1,19})",
+            r"Could not read records in offset \[(?P<from>\d{1,19}), (?P<to>\d{1,19})\)",
+        ),
+        family=_FAMILY,
+    ),
+    Cause(
+        DATA_LOSS,
+        _SEE_FIRST,
+        _SHOW,
+        classes=("KAFKA_DATA_LOSS",),
+        texts=(r"Some data may (?:have been|be) lost",),
+        weak=True,
+        family=_FAMILY,
+    ),
+    Cause(
+        UNREACHABLE,
+        _ASK_BROKERS,
+        _SHOW,
+        texts=(
+            r"Timed out waiting for a node assignment",
+            r"No resolvable bootstrap urls",
+            r"Timeout of \d{1,9}ms expired before the position for partition",
+        ),
+        family=_FAMILY,
+    ),
+    Cause(
+        UNREACHABLE,
+        _ASK_BROKERS,
+        _SHOW,
+        texts=(
+            r"apache\.kafka\.\S{1,99}TimeoutException",
+            r"Bootstrap broker .{1,300} disconnected",
+        ),
+        weak=True,
+        family=_FAMILY,
+    ),
+)

@@ -1,0 +1,150 @@
+"""Everything that can be known before a stream's job is started, and every reason not to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from sluicegate import lag
+from sluicegate.config import NamedStream
+from sluicegate.errors import NotFound, ProblemsFound
+from sluicegate.findings import Severity
+from sluicegate.sources.log.source import open_source, refuse_outside
+from sluicegate.spark.submit import command
+from sluicegate.spark.submit.command import Request, Setting, settings_in
+from sluicegate.spark.submit.launcher import find_spark_submit
+from sluicegate.spark.submit.preflight import Ready, prepare
+from sluicegate.storage import local_root
+from sluicegate.stream.snapshot import Link
+from sluicegate.stream.spec import INCARNATION, describe, pins_now
+from sluicegate.stream.stream import Stream, open_stream
+from sluicegate.stream.verify import verify
+from sluicegate.stream.writer import Gate, check_pins
+
+PACKAGE = Path(__file__).parents[2]
+_APP = PACKAGE / "job" / "app.py"
+_PYTHONS = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+_PYTHON_SETTINGS = ("spark.pyspark.driver.python", "spark.pyspark.python")
+_SHOWN = 3
+
+
+class StreamUnsound(ProblemsFound):
+    """The chain of a stream has findings of severity error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How a stream's job is to be run."""
+
+    available_now: bool = False
+    interval: float = 1.0
+    force: bool = False
+    skip_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReady:
+    """A stream that nothing speaks against starting: where it stands, and how much is waiting."""
+
+    ready: Ready
+    head: Link
+    waiting: int
+
+    def describe(self) -> str:
+        """In one sentence: what the start will do."""
+        return (
+            f"goes on after epoch {self.head.epoch}, link {self.head.number}: "
+            f"{self.head.sequence:,} events counted, {self.waiting:,} waiting"
+        )
+
+
+def prepare_stream(
+    named: NamedStream, home: str, config: Path, job: Job, request: Request
+) -> StreamReady:
+    """Check everything, in the order of what it costs; the first thing that is wrong is raised."""
+    describe(named)
+    stream = open_stream(str(local_root(home).absolute() / named.name), read_only=True)
+    head = _head(stream, named)
+    pinned = head.pins
+    log = open_source(named.source, pinned.get(INCARNATION))
+    check_pins(head, pins_now(named, pinned))
+    refuse_outside(
+        named.source,
+        head.positions,
+        f"see what is there with: sluicegate offsets lag {named.name}; "
+        f"move the stream with: sluicegate offsets reset {named.name}",
+    )
+    if not job.force:
+        Gate(stream).refuse_living(head)
+    if not job.skip_verify:
+        _refuse_unsound(stream)
+    own = (*_told(named, home, config, job), *_python(request))
+    ready = prepare(replace(request, app=named.app or str(_APP)), own)
+    waiting = lag.total(lag.lags(head.positions, log.latest(), log.earliest()))
+    return StreamReady(ready, head, waiting)
+
+
+def is_elsewhere(request: Request) -> bool:
+    """Whether tasks run on other machines, as far as the request and spark-defaults.conf tell."""
+    master = request.master or _settings(request).get("spark.master", "local")
+    return not master.startswith("local")
+
+
+def write_package(path: Path) -> None:
+    """This package as a zip, for machines that do not have it."""
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        for file in sorted(PACKAGE.rglob("*.py")):
+            archive.write(file, Path(PACKAGE.name) / file.relative_to(PACKAGE))
+
+
+def _head(stream: Stream, named: NamedStream) -> Link:
+    try:
+        return stream.chain.head()
+    except NotFound as e:
+        raise NotFound(
+            f"the stream {named.name} has not begun: {e.message}",
+            hint=f"begin it with: sluicegate init --stream {quote(named.name)}",
+        ) from e
+
+
+def _refuse_unsound(stream: Stream) -> None:
+    errors = [f for f in verify(stream).findings if f.severity is Severity.ERROR]
+    if not errors:
+        return
+    told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
+    repair = next((f.repair for f in errors if f.repair), None)
+    see = f"sluicegate checkpoint verify {quote(stream.uri)}"
+    raise StreamUnsound(
+        f"{stream.name} is not sound, so its job was not started: {told}",
+        hint=f"{repair or see}; or start it as it is with --skip-verify",
+        place=stream.uri,
+    )
+
+
+def _told(named: NamedStream, home: str, config: Path, job: Job) -> Iterator[Setting]:
+    yield command.STREAM, named.name
+    yield command.HOME, str(local_root(home).absolute())
+    yield command.CONFIG, str(config.absolute())
+    yield command.INTERVAL, str(job.interval)
+    if job.available_now:
+        yield command.AVAILABLE_NOW, "true"
+    if job.force:
+        yield command.FORCE, "true"
+
+
+def _settings(request: Request) -> dict[str, str]:
+    """What Spark is told; what the request says comes before what spark-defaults.conf says."""
+    return settings_in(find_spark_submit(request.spark_submit).defaults) | dict(request.conf)
+
+
+def _python(request: Request) -> Iterator[Setting]:
+    """The Python that has this package, unless another one is asked for."""
+    settings = _settings(request)
+    chosen = any(os.environ.get(name) for name in _PYTHONS)
+    if not chosen and not any(name in settings for name in _PYTHON_SETTINGS):
+        yield "spark.pyspark.python", sys.executable

@@ -1,0 +1,232 @@
+"""Partials: what one epoch changed in one shard's state, as a Parquet table that merges.
+
+Arrow adds 64-bit numbers modulo 2**64. Where that could happen, decimals are added instead, and a
+column goes back to 64 bits if all its sums fit.
+
+Columns: `key` (text), `replaces` (what was there before is forgotten), `present` (false: the key is
+deleted), and one column per value. How the values of one key merge stands in the metadata of each
+column. The state of a shard is the merge of its partials, oldest first; merging some of them first
+gives the same result, so they can be compacted in any grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sluicegate.errors import Corrupt, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+Table: TypeAlias = "pa.Table"
+
+_LARGEST = 2**63 - 1
+_DIGITS = 38
+
+
+def aggregate(rows: Table, keys: Sequence[str], wanted: Sequence[tuple[str, str]]) -> Table:
+    """Group rows by keys; each aggregate of a column is called as Arrow calls it, `COLUMN_HOW`."""
+    import pyarrow as pa
+
+    summed = [name for name, how in wanted if how == "sum"]
+    for name in summed:
+        if not fit(rows[name]):
+            rows = widen(rows, name)
+    grouped = rows.group_by(list(keys), use_threads=False).aggregate(list(wanted))
+    for name in (f"{each}_sum" for each in summed):
+        if is_wide(grouped[name].type) and _largest(grouped[name]) <= _LARGEST:
+            grouped = _cast(grouped, name, pa.int64())
+    return grouped
+
+
+def fit(column: Any) -> bool:
+    """Whether no sum of some of these values can wrap."""
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type):
+        return True
+    return _largest(column) * len(column) <= _LARGEST
+
+
+def is_wide(kind: pa.DataType) -> bool:
+    """Whether a column of sums has left 64 bits."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_decimal(kind))
+
+
+def widen(rows: Table, name: str) -> Table:
+    """The rows with a column of whole numbers as decimals."""
+    import pyarrow as pa
+
+    return _cast(rows, name, pa.decimal128(_DIGITS, 0))
+
+
+def _largest(column: Any) -> int:
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(column).as_py()
+    return max(abs(int(end or 0)) for end in ends.values())
+
+
+def _cast(rows: Table, name: str, kind: pa.DataType) -> Table:
+    index = rows.schema.get_field_index(name)
+    field = rows.schema.field(index).with_type(kind)
+    return rows.cast(rows.schema.set(index, field))
+
+
+KEY, REPLACES, PRESENT = "key", "replaces", "present"
+_OWN = (KEY, REPLACES, PRESENT)
+_MERGE = b"merge"
+_ORDER, _START = "sg.order", "sg.start"
+
+
+class Merge(Enum):
+    """How two values of one key become one."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    LAST = "last"
+
+
+class PartialInvalid(Corrupt):
+    """A blob is not a partial, or partials of different streams were mixed."""
+
+
+def table(
+    keys: Sequence[str],
+    values: Mapping[str, Sequence[Any]],
+    merges: Mapping[str, Merge],
+    *,
+    replaces: Sequence[bool] | None = None,
+    present: Sequence[bool] | None = None,
+) -> Table:
+    """A partial from columns; without more said, every key is present and adds to what is there."""
+    import pyarrow as pa
+
+    columns = {
+        KEY: pa.array(keys, pa.string()),
+        REPLACES: pa.array(replaces or [False] * len(keys), pa.bool_()),
+        PRESENT: pa.array(present or [True] * len(keys), pa.bool_()),
+    } | {name: pa.array(column) for name, column in values.items()}
+    made = pa.table(columns)
+    for name, merge in merges.items():
+        made = _with_merge(made, name, merge)
+    if clash := sorted(set(_OWN) & values.keys()):
+        raise UsageError(f"a value cannot be called {clash[0]!r}", hint="choose another name")
+    return made
+
+
+def binary(values: Sequence[bytes | None]) -> Any:
+    """A column of bytes, which may be missing."""
+    import pyarrow as pa
+
+    return pa.array(values, pa.binary())
+
+
+def encode(partial: Table) -> bytes:
+    """The bytes of a partial; equal tables give equal bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(partial.sort_by(KEY), sink, compression="zstd", use_dictionary=False)
+    return bytes(sink.getvalue())
+
+
+def decode(data: bytes, place: str) -> Table:
+    """The partial in a blob, or `PartialInvalid`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # Not `read_table`, whose threads take longer than a partial of usual size.
+        read = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        _check_own(read)
+        _rules(read)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, PartialInvalid) as e:
+        raise PartialInvalid(f"{place} is not a partial: {e}", place=place) from e
+    return read
+
+
+def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
+    """The partial that does what these do one after the other; `whole`: nothing came before."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rules = _rules(partials[0])
+    partials = _alike(partials, rules)
+    if any(not each.schema.equals(partials[0].schema, check_metadata=True) for each in partials):
+        raise PartialInvalid("partials of different columns cannot be merged")
+    rows = pa.concat_tables(
+        [
+            each.append_column(_ORDER, pa.array([order] * each.num_rows, pa.int64()))
+            for order, each in enumerate(partials)
+        ]
+    )
+    rows = _since_replaced(rows)
+    wanted = [(REPLACES, "any"), (PRESENT, "any"), *((n, rule.value) for n, rule in rules.items())]
+    grouped = aggregate(rows, [KEY], wanted)
+    named = grouped.select([KEY, *(f"{name}_{how}" for name, how in wanted)])
+    merged = named.rename_columns([KEY, REPLACES, PRESENT, *rules])
+    merged = merged.select(partials[0].schema.names)
+    for name, rule in rules.items():
+        merged = _with_merge(merged, name, rule)
+    if whole:
+        merged = merged.filter(merged[PRESENT])
+        nothing = pc.equal(merged[PRESENT], pa.scalar(False))
+        merged = merged.set_column(merged.schema.get_field_index(REPLACES), REPLACES, nothing)
+    return merged.sort_by(KEY)
+
+
+def _alike(partials: Sequence[Table], rules: Mapping[str, Merge]) -> Sequence[Table]:
+    """The partials with sums of one kind: wide ones, if those of some had to be."""
+    for name in (name for name, rule in rules.items() if rule is Merge.SUM):
+        if any(name in each.column_names and is_wide(each[name].type) for each in partials):
+            partials = [widen(each, name) for each in partials]
+    return partials
+
+
+def _since_replaced(rows: Table) -> Table:
+    """Without the rows that a later one of the same key replaces."""
+    import pyarrow.compute as pc
+
+    replacing = rows.filter(rows[REPLACES])
+    if not replacing.num_rows:
+        return rows
+    starts = replacing.group_by(KEY).aggregate([(_ORDER, "max")]).rename_columns([KEY, _START])
+    joined = rows.join(starts, KEY, join_type="left outer", use_threads=False)
+    kept = pc.or_kleene(
+        pc.is_null(joined[_START]), pc.greater_equal(joined[_ORDER], joined[_START])
+    )
+    return joined.filter(kept).drop_columns([_START]).sort_by(_ORDER)
+
+
+def _check_own(partial: Table) -> None:
+    import pyarrow as pa
+
+    kinds = {KEY: pa.string(), REPLACES: pa.bool_(), PRESENT: pa.bool_()}
+    if any(partial.schema.get_field_index(n) < 0 or partial[n].type != kinds[n] for n in kinds):
+        raise PartialInvalid(f"its columns are {partial.schema.names}")
+
+
+def _rules(partial: Table) -> dict[str, Merge]:
+    rules = {}
+    for each in partial.schema:
+        if each.name in _OWN:
+            continue
+        try:
+            rules[each.name] = Merge((each.metadata or {})[_MERGE].decode())
+        except (KeyError, ValueError) as e:
+            raise PartialInvalid(f"column {each.name!r} does not say how it merges") from e
+    return rules
+
+
+def _with_merge(partial: Table, name: str, rule: Merge) -> Table:
+    index = partial.schema.get_field_index(name)
+    marked = partial.schema.field(name).with_metadata({_MERGE: rule.value.encode()})
+    return partial.cast(partial.schema.set(index, marked))

@@ -1,0 +1,1 @@
+"""Gated streams: positions, dedup log, state, assignment and output in one chain."""

@@ -1,0 +1,243 @@
+"""Did a stream lose or double anything? What its chain and its output prove, epoch by epoch.
+
+Of every epoch: positions moved by as much as was read; what was read was applied, recognised as a
+duplicate or rejected; what was applied is counted; and what it wrote is published, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from shlex import quote
+
+from sluicegate import units
+from sluicegate.errors import Corrupt
+from sluicegate.findings import Finding, Severity, rule
+from sluicegate.positions import Positions
+from sluicegate.stream.history import given_up
+from sluicegate.stream.output import (
+    DATA,
+    KINDS,
+    PENDING,
+    PUBLISHED,
+    REJECTS,
+    Output,
+    Sink,
+    read_output,
+)
+from sluicegate.stream.snapshot import Kind, Link, LinkDamaged, has
+from sluicegate.stream.stream import Stream
+
+COUNTS = rule(
+    "SG-AUDIT-COUNTS",
+    Severity.ERROR,
+    "the records of an epoch do not add up",
+    "What an epoch read is not what it applied, recognised as duplicates and rejected, or its "
+    "positions moved by another number. The job that sealed it is not to be trusted.",
+)
+MOVED = rule(
+    "SG-AUDIT-MOVED",
+    Severity.WARNING,
+    "somebody moved the stream",
+    "A reset, rollback, repair or import changed the positions between two epochs. Records that "
+    "were skipped are not in the state; those that are read again are recognised by their stamps.",
+)
+OUTPUT = rule(
+    "SG-AUDIT-OUTPUT",
+    Severity.ERROR,
+    "output of a sealed epoch is missing or changed",
+    "A file that an epoch wrote is not where readers look for it, or is not as it was written. "
+    "Restore it from a backup, or roll the stream back to before the epoch: it then writes again.",
+)
+UNPUBLISHED = rule(
+    "SG-AUDIT-OUTPUT-PENDING",
+    Severity.NOTE,
+    "output of a sealed epoch is not published yet",
+    "The job ended between sealing the epoch and publishing what it wrote, or a rollback that had "
+    "withdrawn it was undone. Nothing is lost: the next start publishes it.",
+)
+STRAY = rule(
+    "SG-AUDIT-OUTPUT-STRAY",
+    Severity.WARNING,
+    "output is published that is not part of the stream any more",
+    "The stream was rolled back since, and its job has not started yet. Readers still see the "
+    "output of epochs that were given up; the next start withdraws it.",
+)
+GAP = rule(
+    "SG-AUDIT-GAP",
+    Severity.WARNING,
+    "an epoch cannot be audited",
+    "A repair has given up a link, or the list of files that it wrote. What it changed is part of "
+    "the stream, but whether that and the epoch after it add up cannot be told any more.",
+)
+NO_SINK = rule(
+    "SG-AUDIT-SINK-MISSING",
+    Severity.ERROR,
+    "the sink of a stream is not there",
+    "The stream has written output, but there is no sink of this stream where the configuration "
+    "says. Its disk may not be mounted, or the path has changed.",
+)
+_COUNTED = ("read", "applied", "duplicates", "rejected", "written")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedEpoch:
+    """One epoch; counts are None if whoever sealed it did not count."""
+
+    link: Link
+    moved: int | None
+    events: int
+    counts: dict[str, int] | None
+
+
+@dataclass(slots=True)
+class StreamAudit:
+    """The epochs looked at, what is wrong with them, and what they come to."""
+
+    epochs: list[AuditedEpoch] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def total(self, name: str) -> int:
+        """A count over all epochs."""
+        return sum((each.counts or {}).get(name, 0) for each in self.epochs)
+
+
+def audit_stream(
+    stream: Stream, sink: Sink | None, since: float = 0.0, *, read_data: bool = False
+) -> StreamAudit:
+    """Audit the epochs sealed at or after a time that are part of the stream."""
+    head = stream.chain.head()
+    first = stream.chain.first(head.floor, head.number, lambda link: link.created_at >= since)
+    if head.created_at < since:
+        first = head.number + 1
+    audit = _Audit(stream, sink, head, read_data=read_data)
+    audit.run(max(first - 1, head.floor))
+    result = audit.result
+    if sink:
+        result.findings += _strays(stream, sink, head)
+    elif any(each.link.output for each in result.epochs):
+        result.findings.append(NO_SINK.at(stream.uri, "its published output cannot be looked at"))
+    return result
+
+
+class _Audit:
+    """Compares links with those before them, up to a head."""
+
+    def __init__(self, stream: Stream, sink: Sink | None, head: Link, *, read_data: bool) -> None:
+        self._stream = stream
+        self._sink = sink
+        self._head = head
+        self._read_data = read_data
+        self._given_up = list(given_up(stream, head))
+        self.result = StreamAudit()
+
+    def run(self, first: int) -> None:
+        """Look at all links after the first."""
+        before = self._link(first)
+        for number in range(first + 1, self._head.number + 1):
+            link = self._link(number)
+            if link is None and self._head.includes(number):
+                self._cannot_tell(number, "it is damaged")
+            if before is not None and link is not None:
+                self._compare(before, link)
+            before = link
+
+    def _compare(self, before: Link, link: Link) -> None:
+        if link.kind is not Kind.EPOCH:
+            if link.positions != before.positions:
+                self.result.findings.append(_moved(self._stream, before, link))
+            return
+        if not self._head.includes(link.number):
+            return
+        epoch = _epoch(self._stream, before, link, self.result.findings)
+        self.result.epochs.append(epoch)
+        try:
+            output = read_output(self._stream, link.output) if link.output else Output({})
+        except Corrupt as e:
+            if not has(self._given_up, link.number):
+                raise
+            self._cannot_tell(link.number, e.message)
+            return
+        found = _output(self._stream, self._sink, epoch, output, read_data=self._read_data)
+        self.result.findings += found
+
+    def _link(self, number: int) -> Link | None:
+        """A link; None if a repair has given it up."""
+        try:
+            return self._stream.chain.read(number)
+        except LinkDamaged:
+            if has(self._given_up, number):
+                return None
+            raise
+
+    def _cannot_tell(self, number: int, why: str) -> None:
+        self.result.findings.append(GAP.at(f"{self._stream.uri}, link {number}", why))
+
+
+def _epoch(stream: Stream, before: Link, link: Link, findings: list[Finding]) -> AuditedEpoch:
+    events = link.sequence - before.sequence
+    known = {n: link.counters.get(n, 0) - before.counters.get(n, 0) for n in _COUNTED}
+    counts = known if "read" in link.counters else None
+    moved = _distance(before.positions, link.positions)
+    place = f"{stream.uri}, link {link.number}"
+    if counts:
+        parts = counts["applied"] + counts["duplicates"] + counts["rejected"]
+        if counts["read"] != parts or counts["applied"] != events:
+            told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+            findings.append(COUNTS.at(place, f"{told}; counted {events:,}"))
+        elif moved is not None and moved != counts["read"]:
+            detail = f"positions moved by {moved:,}, but {counts['read']:,} were read"
+            findings.append(COUNTS.at(place, detail))
+    return AuditedEpoch(link, moved, events, counts)
+
+
+def _distance(start: Positions, end: Positions) -> int | None:
+    """How many records lie between; None if a partition is new, whose beginning is not known."""
+    if any(start.get(each.topic, each.partition) is None for each in end):
+        return None
+    return sum(each.offset - (start.get(each.topic, each.partition) or 0) for each in end)
+
+
+def _output(
+    stream: Stream, sink: Sink | None, epoch: AuditedEpoch, output: Output, *, read_data: bool
+) -> Iterator[Finding]:
+    link, counts = epoch.link, epoch.counts or {}
+    for kind, counted in ((DATA, counts.get("written", 0)), (REJECTS, counts.get("rejected", 0))):
+        if output.rows(kind) != counted:
+            detail = f"{output.rows(kind):,} rows of {kind} are listed, {counted:,} were counted"
+            yield COUNTS.at(f"{stream.uri}, link {link.number}", detail)
+    if sink is None:
+        return
+    for kind in KINDS:
+        for file in output.files.get(kind, ()):
+            standing = sink.standing(link, kind, file, read=read_data)
+            place = f"{sink.uri}, {kind} of link {link.number}, {file.name}"
+            if standing == PENDING:
+                yield UNPUBLISHED.at(place, "it waits for the next start")
+            elif standing != PUBLISHED:
+                yield OUTPUT.at(
+                    place,
+                    standing,
+                    repair=f"sluicegate checkpoint rollback {quote(stream.uri)} "
+                    f"--to {link.number - 1}",
+                )
+
+
+def _strays(stream: Stream, sink: Sink, head: Link) -> Iterator[Finding]:
+    # What is newer was published since, by a job that runs.
+    strays = sorted(n for n in sink.published() if n <= head.number and not head.includes(n))
+    if strays:
+        numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
+        repair = f"sluicegate submit {quote(stream.name)}"
+        yield STRAY.at(sink.uri, f"of links {numbers}", repair=repair)
+
+
+def _moved(stream: Stream, before: Link, link: Link) -> Finding:
+    told = []
+    for each in link.positions:
+        was = before.positions.get(each.topic, each.partition)
+        if was is not None and was != each.offset:
+            told.append(f"{each.topic}[{each.partition}] {was} → {each.offset}")
+    when = units.utc(link.created_at)
+    detail = f"{link.kind.value} of {when} by {link.by}: {', '.join(told[:5])}"
+    return MOVED.at(f"{stream.uri}, link {link.number}", detail)

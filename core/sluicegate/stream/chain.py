@@ -1,0 +1,357 @@
+"""The chain of a stream: appending to it, finding its head, walking it; and the hints to its head.
+
+`HEAD` in the stream is where readers begin to probe. The home keeps a second hint beside the
+stream (`heads/NAME.head`), which survives when the stream's directory is lost, not mounted, or
+replaced by an old backup: a chain that is shorter than what a hint remembers is never taken for
+the whole one. A hint also holds what a repair has to know of a link that is lost: the numbers that
+never go back, and how many events it included.
+
+The head is found from the `HEAD` hint by probing upward; the directory is never listed for it.
+Appending creates the next number exclusively, so of any number of racing writers exactly one gets
+it, and the others look at what came first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from shlex import quote
+from typing import Any
+
+from sluicegate import codec
+from sluicegate.errors import Corrupt, NotFound, SluicegateError
+from sluicegate.storage import Storage
+from sluicegate.stream.snapshot import (
+    ChainDamaged,
+    ChainShort,
+    HeadDamaged,
+    Kind,
+    Link,
+    LinkDamaged,
+    decode,
+    digest_of,
+    encode,
+    key_of,
+)
+
+HEAD = "HEAD"
+HOME_DIRECTORY = "heads"
+FORMAT = codec.Format("head", 1, 4096)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# No chain gets so far, and the next number must still be one.
+_COUNTS = range(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """The newest link somebody knew of."""
+
+    stream_id: str
+    number: int
+    generation: int
+    version: int
+    epoch: int
+    sequence: int
+    floor: int
+    created_at: float
+    digest: str
+
+    @classmethod
+    def of(cls, link: Link) -> Hint:
+        """The hint that names a link."""
+        return cls(**{each.name: getattr(link, each.name) for each in fields(cls)})
+
+
+def home_key(stream: str) -> str:
+    """Where the home remembers a stream."""
+    return f"{HOME_DIRECTORY}/{stream}.head"
+
+
+def read_hint(storage: Storage, key: str) -> Hint | None:
+    """The hint at a key; None if there is none; `HeadDamaged` if it cannot be understood."""
+    place = f"{storage.uri}/{key}"
+    try:
+        data = storage.get(key, limit=FORMAT.max_frame)
+        return _hint(codec.decode(FORMAT, data, place))
+    except NotFound:
+        return None
+    except Corrupt as e:
+        raise HeadDamaged(e.message, place=place) from e
+    except (TypeError, ValueError) as e:
+        raise HeadDamaged(f"{place}: its fields are not those of a hint: {e}", place=place) from e
+
+
+def write_hint(storage: Storage, key: str, hint: Hint, *, first: bool = False) -> None:
+    """Put a hint durably in the place of the one before; with `first`, only if there is none."""
+    data = codec.encode(FORMAT, asdict(hint))
+    if first:
+        storage.put_if_absent(key, data)
+    else:
+        storage.replace(key, data)
+
+
+def _hint(found: Any) -> Hint:
+    if not isinstance(found, dict):
+        raise TypeError("not a map")
+    hint = Hint(**found)
+    counts = (hint.number, hint.generation, hint.version, hint.epoch, hint.sequence, hint.floor)
+    if any(type(each) is not int or each not in _COUNTS for each in counts):
+        raise ValueError("a count is out of range")
+    if hint.floor > hint.number:
+        raise ValueError("its floor is above its number")
+    if type(hint.created_at) is not float or not math.isfinite(hint.created_at):
+        raise ValueError("created_at")
+    if not isinstance(hint.stream_id, str) or not _DIGEST.fullmatch(hint.digest):
+        raise ValueError("not the identity of a link")
+    return hint
+
+
+# The home is told of every change, but not of every epoch: it would cost each seal two fsyncs.
+_EPOCHS_UNTOLD = 64
+_LIMIT = 64 * 1024 * 1024
+
+
+class Chain:
+    """The chain of one stream; `home` is where the second hint is kept, if anywhere."""
+
+    def __init__(self, storage: Storage, home: Storage | None = None, stream: str = "") -> None:
+        self.storage = storage
+        self.home = home
+        self._stream = stream
+
+    def head(self) -> Link:
+        """The newest link; `NotFound` if there is no chain, `ChainDamaged` if it is not whole."""
+        while True:
+            hint = read_hint(self.storage, HEAD)
+            link = self._read_if_there(hint.number) if hint else self._genesis_alone()
+            if link is None:
+                if read_hint(self.storage, HEAD) != hint:
+                    # Begun or pruned while we looked: there is a newer hint now.
+                    continue
+                if hint is None and self.numbers() == [0]:
+                    continue
+                raise self._short(hint) if hint else self._headless()
+            if hint and (link.digest != hint.digest or link.stream_id != hint.stream_id):
+                raise self._damaged(hint.number, "it is not the link that HEAD names")
+            return self._newest_from(link)
+
+    def open_head(self) -> Link:
+        """The head to build on: durable, and no older than what the home remembers."""
+        while True:
+            head = self.head()
+            try:
+                # Its writer may have died before its last fsync.
+                self.storage.sync(key_of(head.number))
+            except NotFound:
+                # Pruned since, so there is a newer one.
+                continue
+            if read_hint(self.storage, HEAD) is None:
+                # Never over one that is there: others may be far ahead by now.
+                write_hint(self.storage, HEAD, Hint.of(head), first=True)
+            self.check_home(head)
+            return head
+
+    def check_above(self, head: Link) -> None:
+        """Refuse a head above which there are links, but not the next one: that one was lost.
+
+        HEAD may be older than the loss. The home was told of a link at most so far below the
+        newest, so what it does not know of lies within this distance.
+        """
+        for number in range(head.number + 2, head.number + _EPOCHS_UNTOLD + 2):
+            if self.storage.stat(key_of(number)) is None:
+                continue
+            # Unless others only went on, and perhaps pruned, since the head was read.
+            if self.head().number == head.number:
+                raise self._damaged(head.number + 1, f"it is missing, but link {number} is there")
+            return
+
+    def check_home(self, head: Link) -> None:
+        """Refuse a chain that is older than, or another than, the one that the home remembers."""
+        known = self.remembered()
+        if known is None:
+            return
+        if known.number > head.number:
+            # Perhaps others only went on since the head was read.
+            head = self.head()
+        if known.stream_id != head.stream_id:
+            raise ChainDamaged(
+                f"{self.storage.uri} holds another stream than the one that the home remembers "
+                f"as {head.stream!r}",
+                hint="put the right directory there; if the old stream is given up for good, "
+                f"remove {self._home_place()}",
+                place=self.storage.uri,
+            )
+        if known.number > head.number:
+            raise ChainShort(
+                f"{self.storage.uri} ends at link {head.number}, but the home remembers link "
+                f"{known.number}: an old backup was restored, or links were lost",
+                hint=self._look(),
+                place=self.storage.uri,
+            )
+        if known.number >= head.floor:
+            link = self._read_if_there(known.number)
+            if link and link.digest != known.digest:
+                raise self._damaged(known.number, "it is not the link that the home remembers")
+
+    def remembered(self) -> Hint | None:
+        """What the home knows of this stream."""
+        return read_hint(self.home, home_key(self._stream)) if self.home else None
+
+    def read(self, number: int) -> Link:
+        """A link, which is the one that belongs there, or `LinkDamaged`."""
+        link = self._read_if_there(number)
+        if link is None:
+            raise self._damaged(number, "it is missing")
+        return link
+
+    def raw(self, number: int) -> bytes | None:
+        """The bytes at a number, whatever they are; None if there are none."""
+        try:
+            return self.storage.get(key_of(number), limit=_LIMIT)
+        except NotFound:
+            return None
+
+    def walk(self, newest: int, oldest: int) -> Iterator[Link]:
+        """The links between two numbers, newest first, each proven to be the parent of the last."""
+        child: Link | None = None
+        for number in range(newest, oldest - 1, -1):
+            link = self.read(number)
+            if child and child.parent != link.digest:
+                raise self._damaged(number, f"it is not the parent that link {child.number} names")
+            yield link
+            child = link
+
+    def first(self, oldest: int, newest: int, wanted: Callable[[Link], bool]) -> int:
+        """The lowest number from which on links are as wanted, which they stay, by bisection.
+
+        What cannot be read tells nothing: of damaged links at the edge it gives the lowest.
+        """
+        while oldest < newest:
+            middle = (oldest + newest) // 2
+            found = next(self._sound(middle, newest - 1), None)
+            if found is None or wanted(found):
+                newest = middle
+            else:
+                oldest = found.number + 1
+        return oldest
+
+    def append(self, link: Link) -> Link | None:
+        """Make this the next link, durably; None if somebody else's came first."""
+        data = encode(link)
+        created = self.storage.put_if_absent(key_of(link.number), data)
+        # A link with our own nonce is ours: it had succeeded, and the reply was lost.
+        if not created and self.read(link.number).nonce != link.nonce:
+            return None
+        appended = replace(link, digest=digest_of(data))
+        self._hint_at(appended)
+        if link.kind is not Kind.EPOCH or link.number % _EPOCHS_UNTOLD == 0:
+            self.tell_home(appended)
+        return appended
+
+    def tell_home(self, link: Link) -> None:
+        """Let the home remember a link, unless it knows of a later one."""
+        if self.home is None:
+            return
+        try:
+            known = self.remembered()
+        except HeadDamaged:
+            # The link is durable; that the second hint is damaged, the next start and verify say.
+            return
+        if known is None or known.number < link.number:
+            write_hint(self.home, home_key(self._stream), Hint.of(link))
+
+    def settle(self, head: Link) -> None:
+        """Let HEAD name the head, for somebody who keeps all others from appending.
+
+        A writer that was killed may have left it behind, at a link that is about to be removed.
+        """
+        if read_hint(self.storage, HEAD) != Hint.of(head):
+            write_hint(self.storage, HEAD, Hint.of(head))
+
+    def _hint_at(self, link: Link) -> None:
+        """Write HEAD; never leave it behind a later link whose writer hinted before us."""
+        while True:
+            write_hint(self.storage, HEAD, Hint.of(link))
+            later = self._read_if_there(link.number + 1)
+            if later is None:
+                return
+            if later.parent != link.digest:
+                raise self._damaged(later.number, f"its parent is not link {link.number}")
+            self.storage.sync(key_of(later.number))
+            link = later
+
+    def _newest_from(self, link: Link) -> Link:
+        while (later := self._read_if_there(link.number + 1)) is not None:
+            if later.parent != link.digest:
+                raise self._damaged(later.number, f"its parent is not link {link.number}")
+            link = later
+        return link
+
+    def _genesis_alone(self) -> Link | None:
+        """A genesis whose writer died before the hint is a chain of one; all else is damage."""
+        return self._read_if_there(0) if self.numbers() == [0] else None
+
+    def _headless(self) -> SluicegateError:
+        if self.numbers():
+            return HeadDamaged(
+                f"{self.storage.uri}/{HEAD} is missing, so the newest link is not known for sure",
+                hint=self._look(),
+                place=f"{self.storage.uri}/{HEAD}",
+            )
+        if self.remembered():
+            return ChainShort(
+                f"{self.storage.uri} has no chain, but the home remembers one: the directory was "
+                "lost, emptied, or is not mounted",
+                hint="bring the directory back from where it was, or from a backup; if the stream "
+                f"is given up for good, remove {self._home_place()}",
+                place=self.storage.uri,
+            )
+        return NotFound(f"there is no chain in {self.storage.uri}", place=self.storage.uri)
+
+    def numbers(self) -> list[int]:
+        """The numbers that have a file, by listing; for checks and repairs only."""
+        try:
+            entries = self.storage.list("chain")
+        except NotFound:
+            return []
+        stems = [e.name.removesuffix(".link") for e in entries if e.name.endswith(".link")]
+        return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())
+
+    def _sound(self, first: int, last: int) -> Iterator[Link]:
+        for number in range(first, last + 1):
+            with suppress(LinkDamaged):
+                yield self.read(number)
+
+    def _read_if_there(self, number: int) -> Link | None:
+        key = key_of(number)
+        try:
+            data = self.storage.get(key, limit=_LIMIT)
+        except NotFound:
+            return None
+        try:
+            link = decode(data, f"{self.storage.uri}/{key}")
+        except LinkDamaged as e:
+            raise LinkDamaged(e.message, hint=self._look(), place=e.place) from e
+        if link.number != number:
+            raise self._damaged(number, f"it holds link {link.number}")
+        return link
+
+    def _short(self, hint: Hint) -> ChainShort:
+        return ChainShort(
+            f"{self.storage.uri}: HEAD names link {hint.number}, which is missing",
+            hint=self._look(),
+            place=f"{self.storage.uri}/{key_of(hint.number)}",
+        )
+
+    def _damaged(self, number: int, what: str) -> LinkDamaged:
+        place = f"{self.storage.uri}/{key_of(number)}"
+        return LinkDamaged(f"{place}: {what}", hint=self._look(), place=place)
+
+    def _look(self) -> str:
+        return f"see what is wrong with: sluicegate checkpoint verify {quote(self.storage.uri)}"
+
+    def _home_place(self) -> str:
+        return f"{self.home.uri}/{home_key(self._stream)}" if self.home else "the hint"

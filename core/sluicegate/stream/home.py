@@ -1,0 +1,70 @@
+"""The home: the directory that holds gated streams, and the marker that says it is one.
+
+The marker (`sluicegate.home`) is what tells an empty home from a disk that is not mounted: a
+directory without it is never taken for a home, so nothing starts from nothing in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from shlex import quote
+
+from sluicegate.errors import Corrupt, NotFound, StorageFailed, UnsupportedFormat
+from sluicegate.findings import Finding, Severity, rule
+from sluicegate.identity import Mark, Marker
+from sluicegate.storage import local_root, open_storage
+
+MARKER = Marker("sluicegate.home", "home", "a Sluicegate home")
+
+DAMAGED = rule(
+    "SG-HOME-DAMAGED",
+    Severity.ERROR,
+    "the home's marker is damaged",
+    f"The file `{MARKER.name}` of the home cannot be read or does not match its checksum. The "
+    "streams may be well: the marker only names the home. Restore it from a backup, or move it "
+    "away and run `sluicegate init`, which writes a new one and touches nothing else.",
+)
+MISSING = rule(
+    "SG-HOME-MISSING",
+    Severity.NOTE,
+    "there is no home here",
+    "The directory that would hold gated streams does not exist. Spark checkpoints and offset "
+    "stores can be worked on without one.",
+)
+UNREADABLE = rule(
+    "SG-HOME-UNREADABLE",
+    Severity.ERROR,
+    "the home cannot be read",
+    "The operating system refuses to read it (permission, not a directory, I/O error), or a newer "
+    "release wrote it. The home itself may be well.",
+)
+UNMARKED = rule(
+    "SG-HOME-UNMARKED",
+    Severity.ERROR,
+    "the home directory has no marker",
+    f"The directory exists but has no `{MARKER.name}`. Most often the disk that holds the home is "
+    "not mounted, or the path is wrong. If it really is to be a new home, `sluicegate init` makes "
+    "it one.",
+)
+
+
+def open_home(uri: str) -> Mark:
+    """The marker of the home at a URI, or `NotFound` / `Corrupt`."""
+    storage = open_storage(uri, read_only=True)
+    return MARKER.read(storage, make=f"sluicegate init --home {quote(storage.uri)}")
+
+
+def check_home(uri: str) -> list[Finding]:
+    """What is wrong with the home at a URI; a missing one is only noted."""
+    make = f"sluicegate init --home {quote(uri)}"
+    if not os.path.lexists(local_root(uri)):
+        return [MISSING.at(uri, repair=make)]
+    try:
+        open_home(uri)
+    except NotFound as e:
+        return [UNMARKED.at(uri, e.message, repair=make)]
+    except Corrupt as e:
+        return [DAMAGED.at(uri, e.message)]
+    except (StorageFailed, UnsupportedFormat) as e:
+        return [UNREADABLE.at(uri, e.message)]
+    return []

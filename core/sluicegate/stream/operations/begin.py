@@ -1,0 +1,89 @@
+"""Beginning a stream: a directory in the home, and the genesis link that pins what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sluicegate.config import NamedStream
+from sluicegate.journal import Approval
+from sluicegate.legacy.v1 import V1Checkpoint
+from sluicegate.plan import Action, Plan
+from sluicegate.positions import Positions
+from sluicegate.sources.log.source import refuse_outside, source_range
+from sluicegate.storage import LocalStorage, local_root, validate_name
+from sluicegate.stream import home as homes
+from sluicegate.stream.append import Signature
+from sluicegate.stream.operations.import_v1 import content_from_v1
+from sluicegate.stream.snapshot import Kind
+from sluicegate.stream.spec import first_pins
+from sluicegate.stream.stream import open_stream
+from sluicegate.stream.writer import Gate
+
+
+def start_of(source: str, where: str) -> Positions:
+    """The positions at the `earliest` or `latest` of a source, as numbers."""
+    earliest, latest = source_range(source)
+    return {"earliest": earliest, "latest": latest}[where]
+
+
+def plan_begin(home: str, stream: NamedStream, positions: Positions) -> Plan:
+    """What beginning a stream at positions does; refuses those that its log does not hold."""
+    name = stream.name
+    _check(home, name)
+    refuse_outside(stream.source, positions)
+    actions = [Action("begin", f"stream {name}", "a chain with its first link")]
+    actions += [
+        Action("start", f"{p.topic}[{p.partition}]", "the first event it reads", new=p.offset)
+        for p in positions
+    ]
+    told = ("What its table in sluicegate.toml says now is fixed for the life of the stream.",)
+    return Plan(f"Begin the stream {name} in {home}", tuple(actions), told)
+
+
+def begin(home: str, stream: NamedStream, positions: Positions, approval: Approval) -> None:
+    """Begin a stream at positions."""
+    signature = Signature(by=approval.by, reason=approval.reason)
+    _gate(home, stream.name).genesis(positions, pins=first_pins(stream), signature=signature)
+
+
+def plan_begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint) -> Plan:
+    """What beginning a stream with a v1 checkpoint does."""
+    _check(home, name)
+    actions = [
+        Action("begin", f"stream {name}", f"after sequence {checkpoint.sequence}"),
+        Action("keep", "operators", f"{len(checkpoint.operators)} states, as they are"),
+    ]
+    actions += [
+        Action("start", f"{source}[0]", "the first event it reads", new=offset)
+        for source, offset in sorted(checkpoint.sources.items())
+    ]
+    return Plan(f"Begin the stream {name} in {home} from a v1 checkpoint", tuple(actions))
+
+
+def begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint, approval: Approval) -> None:
+    """Begin a stream with what a v1 checkpoint holds."""
+    gate = _gate(home, name)
+    content = content_from_v1(gate.stream, checkpoint)
+    positions = content.pop("positions")
+    del content["lineage"]
+    content["details"] = {"summary": f"from a v1 checkpoint at sequence {checkpoint.sequence}"}
+    signature = Signature(by=approval.by, reason=approval.reason)
+    link = gate.genesis(positions, signature=signature, content=content)
+    assert link.kind is Kind.GENESIS
+
+
+def _check(home: str, name: str) -> None:
+    """Refuse a name that is none, a home that is none, and a stream that has begun."""
+    validate_name(name, "stream")
+    homes.open_home(home)
+    Gate(open_stream(_place(home, name), read_only=True)).refuse_begun()
+
+
+def _gate(home: str, name: str) -> Gate:
+    _check(home, name)
+    LocalStorage.create(Path(_place(home, name)))
+    return Gate(open_stream(_place(home, name), read_only=False))
+
+
+def _place(home: str, name: str) -> str:
+    return str(local_root(home).absolute() / name)

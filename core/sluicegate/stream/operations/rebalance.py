@@ -1,0 +1,175 @@
+"""The shards of a stream: who owns them at a link, what they weigh, and assigning them anew.
+
+A rebalance is a link with the next version of the assignment. It moves no data: state lies in the
+home, and a node only groups shards into one task per epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from sluicegate import units
+from sluicegate.errors import Corrupt
+from sluicegate.journal import NothingToUndo
+from sluicegate.plan import Precondition
+from sluicegate.shards import describe
+from sluicegate.shards.assignment import Assignment, decode, encode
+from sluicegate.shards.describe import UNDO, Proposal
+from sluicegate.shards.planner import RebalancePlan
+from sluicegate.shards.routing import Column
+from sluicegate.shards.weights import WeightsInvalid, column_of
+from sluicegate.state import manifest
+from sluicegate.state.aggregates import events_in
+from sluicegate.stream.append import RebalanceDraft, Signature
+from sluicegate.stream.operations.changes import REBALANCE, StreamChange
+from sluicegate.stream.operations.compactions import Parts
+from sluicegate.stream.snapshot import Link, LinkDamaged
+from sluicegate.stream.state import shard_count, shards_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate
+
+
+def assignment_at(stream: Stream, link: Link) -> Assignment:
+    """Who owns which shard at a link; nobody, as long as none was ever assigned."""
+    count = shard_count(link)
+    if link.assignment is None:
+        return Assignment.unowned(count, link.version)
+    found = decode(stream.blobs.get(link.assignment), link.assignment.key, link.version)
+    if found.n_shards != count or not found.is_whole:
+        raise Corrupt(
+            f"{link.assignment.key} assigns {found.n_shards} shards, not all {count} of the stream",
+            place=link.assignment.key,
+        )
+    return found
+
+
+def weights_at(stream: Stream, link: Link, measure: str) -> Column:
+    """What each shard has at a link, by one of the `MEASURES`."""
+    try:
+        return column_of(MEASURES[measure](stream, link), shard_count(link))
+    except WeightsInvalid as e:
+        raise Corrupt(f"link {link.number} has state of other shards: {e.message}") from e
+
+
+def parts(stream: Stream, change: StreamChange) -> Parts:
+    """The plan of a rebalance: title, actions, consequences and what it depends on."""
+    head = stream.chain.head()
+    proposal = Proposal.from_text(change.data)
+    if proposal.after.n_shards != shard_count(head):
+        raise Corrupt(f"the plan assigns {proposal.after.n_shards} shards, not those of the stream")
+    made = proposal.plan_from(assignment_at(stream, head))
+    needs = (
+        Precondition("the stream", head.stream_id),
+        Precondition("the generation", head.generation),
+        Precondition("the version of the assignment", head.version),
+    )
+    title = f"Rebalance the shards of {stream.name}"
+    if made.is_nothing:
+        return title, [], [], needs
+    actions = describe.actions_of(made, proposal.measure, cost=partial(_cost, proposal))
+    said = [
+        *describe.consequences_of(made, proposal),
+        *_later(stream, head, change),
+        *_meaning(made),
+    ]
+    return title, actions, said, needs
+
+
+def apply(
+    gate: Gate, change: StreamChange, base: Link, signature: Signature, details: Mapping[str, Any]
+) -> Link | None:
+    """Append the link of a rebalance that was planned on the base's version."""
+    proposal = Proposal.from_text(change.data)
+    made = proposal.plan_from(assignment_at(gate.stream, base))
+    said = {
+        "summary": describe.summary_of(made, change.note),
+        "how": proposal.how,
+        "moves": len(made.moved),
+        "joined": describe.joined(made),
+        "left": describe.left(made),
+    }
+    draft = RebalanceDraft(
+        version=base.version,
+        generation=base.generation,
+        assignment=gate.stream.blobs.put(encode(made.after)),
+        signature=signature,
+        details={**details, **said},
+    )
+    return gate.append(draft, base)
+
+
+def undoing(stream: Stream, number: int, operation: str) -> StreamChange:
+    """The change that brings back the map before a rebalance, at a new version."""
+    try:
+        before = assignment_at(stream, stream.chain.read(number - 1))
+    except LinkDamaged as e:
+        raise NothingToUndo(
+            f"{operation} cannot be undone: what was before it is not kept any more",
+            hint="assign the shards anew with: sluicegate shards rebalance STREAM",
+        ) from e
+    note = f"undo {operation}"
+    return StreamChange(
+        REBALANCE, data=Proposal(before, UNDO).to_text(), note=note, undoes=operation
+    )
+
+
+def counts(links: list[Link]) -> dict[str, int]:
+    """How often nodes joined and left, and assignments made elsewhere were installed."""
+    return {
+        "joins": sum(len(link.details.get("joined", ())) for link in links),
+        "leaves": sum(len(link.details.get("left", ())) for link in links),
+        "installs": sum(link.details.get("how") == "install" for link in links),
+    }
+
+
+def _later(stream: Stream, head: Link, change: StreamChange) -> list[str]:
+    """That an undo of an older rebalance also takes back what came after it."""
+    if change.undoes is None:
+        return []
+    undone = stream.chain.read(int(change.undoes.rpartition("@")[2]))
+    count = head.version - undone.version
+    return [f"{count} later rebalances are taken back with it."] if count > 0 else []
+
+
+def _meaning(made: RebalancePlan) -> list[str]:
+    """What a job does with it, and when."""
+    if not made.after.nodes:
+        return ["From its next epoch on, a job leaves it to Spark how the shards are shared out."]
+    job = (
+        "A job that runs goes on: the epoch it is working on is routed again by version "
+        f"{made.after.version} of the assignment before it seals, and so is every later one."
+    )
+    cost = (
+        "No state is copied: it lies in the home. A node is a group of shards that Spark works on "
+        "in one task; this starts no machine."
+    )
+    return [job, cost]
+
+
+def _cost(proposal: Proposal, shard: int) -> str:
+    """What another task has to read from now on."""
+    if proposal.sizes is None or proposal.measure == "bytes":
+        return ""
+    size = int(proposal.sizes[shard])
+    return f"{units.size(size)} of state" if size else "no state yet"
+
+
+def _keys(stream: Stream, link: Link) -> Mapping[int, float]:
+    contents = {s: manifest.contents(stream.blobs, r) for s, r in shards_of(stream, link).items()}
+    return {shard: table.num_rows if table else 0 for shard, table in contents.items()}
+
+
+def _events(stream: Stream, link: Link) -> Mapping[int, float]:
+    contents = {s: manifest.contents(stream.blobs, r) for s, r in shards_of(stream, link).items()}
+    return {shard: events_in(table) if table else 0 for shard, table in contents.items()}
+
+
+def _bytes(stream: Stream, link: Link) -> Mapping[int, float]:
+    return {s: sum(ref.size for ref in refs) for s, refs in shards_of(stream, link).items()}
+
+
+Measure: TypeAlias = Callable[[Stream, Link], Mapping[int, float]]
+MEASURES: dict[str, Measure] = {"events": _events, "keys": _keys, "bytes": _bytes}
+"""What can be said of the shards at a link: shard → how much; those without any may be left out."""

@@ -1,0 +1,226 @@
+"""Repair: the stream goes on from the newest link that is whole, and says what it gave up.
+
+A repair never frees a number. It appends a link above the highest number that was ever used, at a
+generation above all others, which names the damaged links by the digest of what is there. From then
+on verify accepts them as dealt with, whatever becomes of their files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Any
+
+from sluicegate import units
+from sluicegate.codec import digest_of
+from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, StorageFailed
+from sluicegate.stream import rules
+from sluicegate.stream.append import Signature
+from sluicegate.stream.gc import sweep
+from sluicegate.stream.history import content_of
+from sluicegate.stream.scan import Damage, Survey, survey
+from sluicegate.stream.snapshot import ChainDamaged, Kind, Link, Span, extended, spans
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is wrong with a stream, and the link it can go on from."""
+
+    found: Survey
+
+    @property
+    def base(self) -> Link | None:
+        """The link to go on from."""
+        return self.found.base
+
+    @property
+    def damaged(self) -> tuple[Damage, ...]:
+        """Links whose files are lost or damaged."""
+        return tuple(self.found.damaged)
+
+    @property
+    def unusable(self) -> tuple[Span, ...]:
+        """Sound links that cannot be gone back to: of their blobs, or of their order."""
+        return tuple(spans({*self.found.unusable, *self.found.disordered}))
+
+    @property
+    def below_floor(self) -> int:
+        """How many links a prune left behind."""
+        return self.found.below_floor
+
+    @property
+    def needs_link(self) -> bool:
+        """Whether something must be said in the chain."""
+        return bool(self.found.findings)
+
+    @property
+    def loses(self) -> bool:
+        """Whether the stream goes back, because its newest link is not whole."""
+        return self.base is None or self.base.number != self.found.newest
+
+    def digest(self) -> str:
+        """What the plan of a repair depends on, wherever the stream lies.
+
+        On the newest link only if the stream goes back; else a job may have gone on since.
+        """
+        wrong = sorted(each.code for each in self.found.findings)
+        parts = [wrong, self.damaged, self.unusable, self.below_floor]
+        if self.loses:
+            parts += [self.found.newest, self.base.digest if self.base else None]
+        return digest_of(repr(parts).encode())
+
+
+def diagnose(stream: Stream, *, read_data: bool = False) -> Diagnosis:
+    """Look at everything; with `read_data`, at the content of every blob."""
+    return Diagnosis(survey(stream, read=lambda _: read_data))
+
+
+def diagnose_again(stream: Stream, diagnosis: Diagnosis) -> Diagnosis:
+    """The same look once more; content is only read where it was bad."""
+    suspects = {bad.ref for bad, _ in diagnosis.found.bad.values() if bad.by_reading}
+    return Diagnosis(survey(stream, read=suspects.__contains__))
+
+
+def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
+    """Refuse what a repair cannot mend, with what can be done instead."""
+    found = diagnosis.found
+    if found.newest < 0 and not found.findings and not found.obstacles:
+        raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
+    for finding in found.obstacles:
+        if finding.rule is rules.FOREIGN:
+            other = f"heads/{stream.name}.head in the home" if found.evidence.mark else "HEAD"
+            raise ChainDamaged(
+                f"{stream.uri} is not the stream that belongs there: {finding.detail}",
+                hint="put the right directory there; if the stream that was there is given up for "
+                f"good, remove {other}",
+                place=stream.uri,
+            )
+        raise StorageFailed(
+            f"nothing is given up before this is dealt with: {finding.detail}",
+            hint=f"{finding.repair}; then run this again",
+            place=finding.place,
+        )
+    if diagnosis.base is None:
+        raise ChainDamaged(
+            f"no link of {stream.uri} is whole, so there is nothing to go on from",
+            hint="restore from a backup what this names: sluicegate checkpoint verify "
+            f"{quote(stream.uri)}; then run this again",
+            place=stream.uri,
+        )
+
+
+def repair(gate: Gate, diagnosis: Diagnosis, signature: Signature, details: dict[str, Any]) -> Link:
+    """Append the link that deals with a diagnosis; nobody else appends meanwhile."""
+    stream = gate.stream
+    with stream.collecting():
+        now = diagnose_again(stream, diagnosis)
+        refuse_hopeless(stream, now)
+        if now.digest() != diagnosis.digest():
+            raise Drifted("the stream changed since it was looked at")
+        link = _link(stream, now.found, signature)
+        appended = stream.chain.append(replace(link, details=details | declared(now)))
+        if appended is None:
+            raise Locked(f"somebody else appended link {link.number} to {stream.uri}")
+    if diagnosis.below_floor:
+        sweep(stream)
+    return appended
+
+
+def declared(diagnosis: Diagnosis) -> dict[str, Any]:
+    """What the link says about the damage."""
+    return {
+        "damaged": [[each.first, each.last, each.raw] for each in diagnosis.damaged],
+        "unusable": [list(span) for span in diagnosis.unusable],
+    }
+
+
+def loss(diagnosis: Diagnosis) -> str:
+    """What is given up, in the operator's words."""
+    base, newest = diagnosis.base, diagnosis.found.newest
+    assert base
+    if not diagnosis.loses:
+        hurt = diagnosis.damaged or diagnosis.unusable
+        closed = " What is damaged can no longer be gone back to." if hurt else ""
+        return f"{_nothing_lost(diagnosis)}{closed}"
+    first = base.number + 1
+    which = f"link {first}" if first == newest else f"links {first} to {newest}"
+    taken_back = (
+        f" Link {base.number} had been taken back by an earlier change, but nothing else is whole."
+        if diagnosis.found.head and not diagnosis.found.head.includes(base.number)
+        else ""
+    )
+    return (
+        f"The stream goes back to link {base.number} of {units.utc(base.created_at)}.{taken_back} "
+        f"What {which} did is given up. {_lost_events(diagnosis.found, base)}"
+    )
+
+
+def _nothing_lost(diagnosis: Diagnosis) -> str:
+    if diagnosis.found.evidence.hint:
+        return "Nothing of the stream is lost: its newest link is whole."
+    return (
+        f"The newest link that is there, {diagnosis.found.newest}, is whole. Without HEAD it is "
+        "not known whether there were later ones; if so, what they sealed is read again."
+    )
+
+
+def _lost_events(found: Survey, base: Link) -> str:
+    """What becomes of the events that were sealed after a link."""
+    last, hint = found.last, found.evidence.hint
+    # At another generation the stream went back or was moved in between: nothing can be counted.
+    known = last.sequence - base.sequence if last and last.generation == base.generation else None
+    # The home is not told of every epoch; only HEAD is.
+    surely = "" if hint and hint.number == found.newest else "at least "
+    if known == 0 and not surely:
+        return "No events were sealed since."
+    count = "How many events were sealed since is not known"
+    if known is not None:
+        count = f"Since then {surely}{units.events(known)} were sealed"
+    return (
+        f"{count}; they are read again, if the source still has them. Output that was published "
+        "for them is withdrawn at the next start; downstream readers may have consumed it."
+    )
+
+
+def _link(stream: Stream, found: Survey, signature: Signature) -> Link:
+    """The link of a repair: the content of the base, and numbers above all that were ever used."""
+    head, base, peak = found.head, found.base, found.peak
+    assert head
+    assert base
+    # Of links that neither a file nor a hint tells of, each raised these by one at the most.
+    unknown = found.newest - peak.number
+    link = replace(
+        signature.next(head, Kind.REPAIR, **content_of(base)),
+        number=found.newest + 1,
+        parent=_parent(stream, found),
+        generation=peak.generation + unknown + 1,
+        version=peak.version + unknown if peak.version else 0,
+        epoch=peak.epoch + unknown,
+        floor=_floor(found),
+        lineage=extended(base.lineage, found.newest + 1),
+    )
+    if link.assignment in found.bad:
+        # An older map, which must not be taken for the lost one.
+        link = replace(link, assignment=base.assignment, version=link.version + 1)
+    return replace(link, created_at=max(link.created_at, peak.created_at))
+
+
+def _floor(found: Survey) -> int:
+    """Above what is missing at the lower end: whether a prune or damage took it is all the same."""
+    lowest = [each for each in found.damaged if each.first == found.floor and not each.raw]
+    return max((each.last + 1 for each in lowest), default=found.floor)
+
+
+def _parent(stream: Stream, found: Survey) -> str | None:
+    """The identity of the newest number: as it is known, else of the bytes that are there."""
+    if found.head and found.head.number == found.newest:
+        return found.head.digest
+    if known := found.expected.get(found.newest):
+        return known
+    try:
+        raw = stream.chain.raw(found.newest)
+    except Corrupt:
+        return None
+    return None if raw is None else digest_of(raw)

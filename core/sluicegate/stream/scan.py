@@ -1,0 +1,538 @@
+"""A scan of a stream: every link and every blob, intact or not, and what follows from it.
+
+The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
+newest link, each link vouches for its parent. A link is *sound* if its file is; it is *whole* if
+its blobs are, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from shlex import quote
+
+from sluicegate.codec import digest_of
+from sluicegate.errors import Corrupt, SluicegateError, StorageFailed
+from sluicegate.findings import Finding
+from sluicegate.state import manifest
+from sluicegate.storage import Storage, open_storage
+from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
+from sluicegate.stream import rules
+from sluicegate.stream.chain import HEAD, Hint, home_key, read_hint
+from sluicegate.stream.snapshot import (
+    HeadDamaged,
+    Kind,
+    Link,
+    LinkDamaged,
+    Span,
+    decode,
+    has,
+    key_of,
+    shown,
+    spans,
+    without,
+)
+from sluicegate.stream.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Links that are not sound; `raw` is the digest of the bytes that are there, if any are."""
+
+    first: int
+    last: int
+    what: str
+    raw: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The numbers, for people."""
+        numbers = shown([(self.first, self.last)])
+        return f"link {numbers}" if self.first == self.last else f"links {numbers}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A blob that is not sound; `by_reading` if only its content tells."""
+
+    ref: Ref
+    what: str
+    by_reading: bool = False
+    unreadable: StorageFailed | None = None
+
+
+@dataclass(slots=True)
+class Peak:
+    """The highest known of each number that never goes back along a chain."""
+
+    number: int = -1
+    generation: int = 0
+    version: int = 0
+    epoch: int = 0
+    floor: int = 0
+    created_at: float = 0.0
+
+    def rise(self, known: Link | Hint) -> None:
+        """Take in what a link, or a hint of one, says."""
+        self.number = max(self.number, known.number)
+        self.generation = max(self.generation, known.generation)
+        self.version = max(self.version, known.version)
+        self.epoch = max(self.epoch, known.epoch)
+        self.floor = max(self.floor, known.floor)
+        self.created_at = max(self.created_at, known.created_at)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was found.
+
+    `head` is the newest sound link, `base` the one to go on from: the newest that is whole, of
+    those that belong to the stream. `newest` is the highest number ever used. `live` are the blobs
+    that links lead to, `bad` those of them that are not sound, with the links they belong to.
+    `obstacles` are findings that a person must deal with before anything is repaired.
+    """
+
+    evidence: Evidence
+    head: Link | None = None
+    base: Link | None = None
+    newest: int = -1
+    links: int = 0
+    below_floor: int = 0
+    damaged: list[Damage] = field(default_factory=list)
+    disordered: list[int] = field(default_factory=list)
+    unusable: list[int] = field(default_factory=list)
+    live: set[Ref] = field(default_factory=set)
+    bad: dict[Ref, tuple[Bad, list[int]]] = field(default_factory=dict)
+    given_up: list[Span] = field(default_factory=list)
+    expected: dict[int, str] = field(default_factory=dict)
+    peak: Peak = field(default_factory=Peak)
+    findings: list[Finding] = field(default_factory=list)
+    obstacles: list[Finding] = field(default_factory=list)
+
+    @property
+    def floor(self) -> int:
+        """The lowest number that must be there, as far as is known."""
+        return self.peak.floor
+
+    @property
+    def last(self) -> Link | Hint | None:
+        """What is known of the newest number."""
+        known: Iterable[Link | Hint | None] = (self.head, *self.evidence.hints)
+        return next((each for each in known if each and each.number == self.newest), None)
+
+
+def given_up_by(link: Link, *names: str) -> Iterator[Span]:
+    """The links that a repair says are `damaged` (or lost), `unusable`, or either."""
+    if link.kind is not Kind.REPAIR:
+        return
+    for name in names or ("damaged", "unusable"):
+        listed = link.details.get(name)
+        for span in listed if isinstance(listed, list) else ():
+            match span:
+                case [int(first), int(last), *_]:
+                    yield first, min(last, link.number - 1)
+
+
+CHAIN = "chain"
+# No chain loses so many links in a row; a file with such a number was never part of it.
+_FAR = 1 << 20
+
+
+@dataclass(slots=True)
+class Evidence:
+    """The hints that are believed, the identity they give the stream, and the files there are.
+
+    `obstacles` are findings that a person must deal with, by the command that each names.
+    """
+
+    hint: Hint | None = None
+    mark: Hint | None = None
+    stream_id: str | None = None
+    numbers: list[int] = field(default_factory=list)
+    listed: bool = True
+    foreign: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    obstacles: list[Finding] = field(default_factory=list)
+
+    @property
+    def hints(self) -> list[Hint]:
+        """Those that there are."""
+        return [hint for hint in (self.hint, self.mark) if hint]
+
+
+def gather(stream: Stream) -> Evidence:
+    """Read the hints, then list the chain: what a hint names is there by then."""
+    found = Evidence()
+    headless = not _read_head(stream, found)
+    _read_mark(stream, found)
+    try:
+        found.numbers = stream.chain.numbers()
+    except StorageFailed as e:
+        found.listed = False
+        found.obstacles.append(unreadable(stream.storage, CHAIN, e))
+    if headless and found.numbers not in ([], [0]):
+        detail = "it is missing, so the newest link is not known for sure"
+        found.findings.append(rules.HEAD_DAMAGED.at(f"{stream.uri}/{HEAD}", detail))
+    _identify(stream, found)
+    _refuse_stray(stream, found)
+    return found
+
+
+def unreadable(storage: Storage, key: str, error: StorageFailed) -> Finding:
+    """The finding of something that cannot be read, with the command that changes that."""
+    seen = key
+    while seen and (kind := _kind(storage, seen)) is None:
+        # Not even the directory that it is in.
+        seen = seen.rpartition("/")[0]
+    place = f"{storage.uri}/{seen}" if seen else storage.uri
+    if seen == key and kind != "file" and key != CHAIN:
+        return in_the_way(place, str(kind))
+    access = "u+r" if seen and kind == "file" else "u+rwx"
+    return rules.UNREADABLE.at(place, error.message, repair=f"chmod {access} {quote(place)}")
+
+
+def _kind(storage: Storage, key: str) -> str | None:
+    """What is there; None if that cannot be seen."""
+    try:
+        stat = storage.stat(key)
+    except StorageFailed:
+        return None
+    return stat.kind if stat else "file"
+
+
+def in_the_way(place: str, kind: str) -> Finding:
+    """The finding of something that lies where a file belongs."""
+    what = "a directory" if kind == "directory" else "no regular file"
+    detail = f"{place} is {what}; whatever belongs there cannot be read or written"
+    return rules.UNREADABLE.at(place, detail, repair=_move_away(place))
+
+
+def _move_away(place: str) -> str:
+    return f"mv {quote(place)} {quote(place + '.away')}"
+
+
+def _read_head(stream: Stream, found: Evidence) -> bool:
+    """Whether there is anything at `HEAD`."""
+    try:
+        found.hint = read_hint(stream.storage, HEAD)
+    except HeadDamaged as e:
+        found.findings.append(rules.HEAD_DAMAGED.at(f"{stream.uri}/{HEAD}", e.message))
+    except StorageFailed as e:
+        found.obstacles.append(unreadable(stream.storage, HEAD, e))
+    else:
+        return found.hint is not None
+    return True
+
+
+def _read_mark(stream: Stream, found: Evidence) -> None:
+    home, key = str(PurePath(stream.uri).parent), home_key(stream.name)
+    try:
+        found.mark = stream.chain.remembered()
+    except HeadDamaged as e:
+        detail = f"what the home remembers of the stream is damaged: {e.message}"
+        place = f"{home}/{key}"
+        found.obstacles.append(rules.HEAD_DAMAGED.at(place, detail, repair=_move_away(place)))
+    except StorageFailed as e:
+        found.obstacles.append(unreadable(open_storage(home, read_only=True), key, e))
+
+
+def _identify(stream: Stream, found: Evidence) -> None:
+    """Which stream this is, by what the home, HEAD and the links say."""
+    ends = [_first_link(stream, each) for each in (found.numbers, found.numbers[::-1])]
+    inside = {link.stream_id for link in ends if link}
+    for hint in found.hints[::-1]:
+        if not inside or hint.stream_id in inside:
+            found.stream_id = hint.stream_id
+            break
+    odd = [hint for hint in found.hints if hint.stream_id != found.stream_id]
+    if odd == [found.hint] and found.stream_id:
+        found.hint = None
+        place = f"{stream.uri}/{HEAD}"
+        found.findings.append(rules.HEAD_DAMAGED.at(place, "it belongs to another stream"))
+    elif odd:
+        found.foreign = True
+        detail = "HEAD and the links are of different streams"
+        if found.mark:
+            mark = f"{home_key(stream.name)} in the home"
+            detail = f"{mark} remembers stream {found.mark.stream_id} under this name"
+        found.obstacles.append(rules.FOREIGN.at(stream.uri, detail))
+
+
+def _first_link(stream: Stream, numbers: list[int]) -> Link | None:
+    """The first of these numbers whose file is a link."""
+    for number in numbers:
+        try:
+            raw = stream.chain.raw(number)
+            link = None if raw is None else decode(raw, key_of(number))
+        except (Corrupt, StorageFailed):
+            continue
+        if link and link.number == number:
+            return link
+    return None
+
+
+def _refuse_stray(stream: Stream, found: Evidence) -> None:
+    """A file far above all others would take the chain there with it."""
+    *others, newest = (0, *(hint.number for hint in found.hints), *found.numbers)
+    if newest - max(others, default=0) > _FAR and _first_link(stream, [newest]) is None:
+        place = f"{stream.uri}/{key_of(newest)}"
+        detail = f"no chain gets from link {max(others)} to link {newest}: it is no link at all"
+        found.obstacles.append(rules.LINK_DAMAGED.at(place, detail, repair=_move_away(place)))
+
+
+_ATTEMPTS = 3
+
+
+def survey(
+    stream: Stream,
+    *,
+    read: Callable[[Ref], bool] = lambda _: False,
+    known: Iterable[Bad] = (),
+) -> Survey:
+    """Look at every link, newest first, and at its blobs; `read` says whose content is read.
+
+    `known` are blobs that were found bad before.
+    """
+    while True:
+        walker = _Walker(stream, BlobSurvey(stream.blobs, read=read, known=known))
+        if not walker.found.evidence.foreign:
+            walker.walk()
+            walker.judge()
+        found = walker.found
+        if not (found.findings or found.obstacles) or not _pruned_since(stream, found.floor):
+            return found
+
+
+def _pruned_since(stream: Stream, floor: int) -> bool:
+    """Whether links were given up while we looked, and what they refer to with them."""
+    try:
+        return stream.chain.head().floor > floor
+    except SluicegateError:
+        return False
+
+
+class _Walker:
+    def __init__(self, stream: Stream, blobs: BlobSurvey) -> None:
+        seen = gather(stream)
+        self.found = Survey(seen, live=blobs.live, findings=seen.findings, obstacles=seen.obstacles)
+        self._stream = stream
+        self._blobs = blobs
+        self._child: Link | None = None
+        self._spare: Link | None = None
+        self._distrusted: list[Span] = []
+        for hint in seen.hints:
+            self.found.expected[hint.number] = hint.digest
+            self.found.peak.rise(hint)
+
+    def walk(self) -> None:
+        found, numbers = self.found, self.found.evidence.numbers
+        found.newest = max([*numbers[-1:], found.peak.number])
+        above = found.newest + 1
+        for number in reversed(numbers):
+            # What is below the floor only counts if there is nothing else to go on from.
+            if number < found.floor and (found.base or self._spare):
+                break
+            self._gap(max(number + 1, found.floor), above - 1)
+            above = number
+            self._look(number)
+        if found.evidence.listed:
+            self._gap(found.floor, above - 1)
+        found.below_floor = sum(number < found.floor for number in numbers)
+        # Better what was once taken back than nothing at all.
+        found.base = found.base or self._spare
+
+    def judge(self) -> None:
+        """The findings that follow from what was seen."""
+        found = self.found
+        known = max((hint.number for hint in found.evidence.hints), default=-1)
+        last = found.head.number if found.head else -1
+        if known > last and not found.obstacles:
+            newest = f"the newest that is sound is {last}" if found.head else "no link is sound"
+            detail = f"link {known} is known to have been there; {newest}"
+            found.findings.append(rules.SHORT.at(self._stream.uri, detail))
+        for damage in found.damaged:
+            place = f"{self._stream.uri}/{key_of(damage.first)}"
+            found.findings.append(rules.LINK_DAMAGED.at(place, f"{damage.shown}: {damage.what}"))
+        if found.head and not found.findings and not found.obstacles:
+            found.findings += self._as_a_job_sees_it()
+        for bad, numbers in found.bad.values():
+            self._judge_blob(bad, numbers)
+
+    def _as_a_job_sees_it(self) -> Iterator[Finding]:
+        """Whatever keeps a job from starting is a finding, even if every file is sound."""
+        problem = ""
+        for _ in range(_ATTEMPTS):
+            try:
+                # Others may append between the two.
+                self._stream.chain.check_home(self._stream.chain.head())
+            except Corrupt as e:
+                problem = e.message
+            else:
+                return
+        yield rules.HEAD_DAMAGED.at(f"{self._stream.uri}/{HEAD}", problem)
+
+    def _judge_blob(self, bad: Bad, numbers: list[int]) -> None:
+        storage, key = self._stream.storage, bad.ref.key
+        place = f"{storage.uri}/{key}"
+        stat = None if bad.unreadable else storage.stat(key)
+        if bad.unreadable:
+            self._obstruct(unreadable(storage, key, bad.unreadable))
+        elif stat and stat.kind != "file":
+            self._obstruct(in_the_way(place, stat.kind))
+        else:
+            detail = f"{bad.what}; links that refer to it: {shown(spans(numbers))}"
+            command = f"sluicegate checkpoint repair {quote(storage.uri)}"
+            command += " --read-data" if bad.by_reading else ""
+            self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=command))
+
+    def _obstruct(self, finding: Finding) -> None:
+        """Once for each place: of a directory, every file would tell the same."""
+        if all(each.place != finding.place for each in self.found.obstacles):
+            self.found.obstacles.append(finding)
+
+    def _gap(self, first: int, last: int) -> None:
+        """Numbers without a file, from `first` to `last`."""
+        if first > last:
+            return
+        self._child = None
+        for span in without((first, last), self.found.given_up):
+            self.found.damaged.append(Damage(*span, "missing"))
+
+    def _look(self, number: int) -> None:
+        found, raw = self.found, None
+        given_up = has(found.given_up, number)
+        try:
+            raw = self._stream.chain.raw(number)
+            link = self._sound(number, raw) if raw is not None else None
+        except StorageFailed as e:
+            self._child = None
+            if not given_up:
+                self._obstruct(unreadable(self._stream.storage, key_of(number), e))
+        except Corrupt as e:
+            self._child = None
+            if not given_up and number >= found.floor:
+                digest = None if raw is None else digest_of(raw)
+                found.damaged.append(Damage(number, number, e.message, digest))
+        else:
+            # None: pruned while we look.
+            if link:
+                self._take(link, given_up=given_up)
+
+    def _sound(self, number: int, raw: bytes) -> Link:
+        """The link in these bytes, if it is the one that belongs there."""
+        found = self.found
+        link = decode(raw, key_of(number))
+        if link.number != number:
+            raise LinkDamaged(f"it holds link {link.number}")
+        if found.expected.get(number, link.digest) != link.digest:
+            raise LinkDamaged("it is not the link that its successor, or a hint, names")
+        vouched = found.expected.get(number - 1)
+        if vouched and link.parent != vouched and not has(found.given_up, number - 1):
+            raise LinkDamaged(f"its parent is not link {number - 1}")
+        identity = found.evidence.stream_id or (found.head.stream_id if found.head else None)
+        if identity and link.stream_id != identity:
+            raise LinkDamaged("it belongs to another stream")
+        return link
+
+    def _take(self, link: Link, *, given_up: bool) -> None:
+        """A sound link: what it vouches for, and whether it is whole."""
+        found = self.found
+        found.given_up += given_up_by(link)
+        self._distrusted += given_up_by(link, "damaged")
+        believed = not has(self._distrusted, link.number)
+        if link.parent and believed and not has(found.given_up, link.number - 1):
+            found.expected[link.number - 1] = link.parent
+        if given_up:
+            self._child = None
+            return
+        if self._child:
+            self._check_order(link, self._child)
+        self._child = link
+        found.links += 1
+        found.head = found.head or link
+        found.peak.rise(link)
+        bad = self._blobs.of(link)
+        if not bad:
+            self._spare = self._spare or link
+            if found.base is None and found.head.includes(link.number):
+                found.base = link
+        elif link.number >= found.floor:
+            found.unusable.append(link.number)
+            for each in bad:
+                found.bad.setdefault(each.ref, (each, []))[1].append(link.number)
+
+    def _check_order(self, link: Link, child: Link) -> None:
+        found = self.found
+        for name in ("generation", "version", "epoch", "floor", "created_at"):
+            before, after = getattr(link, name), getattr(child, name)
+            if before > after:
+                place = f"{self._stream.uri}/{key_of(child.number)}"
+                detail = f"{name} of link {child.number} is {after}, of its parent {before}"
+                found.findings.append(rules.ORDER.at(place, detail))
+                found.disordered.append(child.number)
+                found.base = None if found.base is child else found.base
+                self._spare = None if self._spare is child else self._spare
+
+
+class BlobSurvey:
+    """Looks at the blobs of links, at each of them once, and reads the content of some.
+
+    Manifests are always read, because they lead to more.
+    """
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        *,
+        read: Callable[[Ref], bool] = lambda _: False,
+        known: Iterable[Bad] = (),
+    ) -> None:
+        self.live: set[Ref] = set()
+        self._blobs = blobs
+        self._read = read
+        self._bad = {bad.ref: bad for bad in known}
+        self._inside: dict[Ref, tuple[Bad, ...]] = {}
+
+    def of(self, link: Link) -> list[Bad]:
+        """The blobs that make a link unusable."""
+        manifests = {*link.state.refs, link.partials}
+        bad: dict[Ref, Bad] = {}
+        for ref in dict.fromkeys(link.refs):
+            if found := self._look(ref):
+                bad[ref] = found
+            elif ref in manifests:
+                bad |= {each.ref: each for each in self._look_inside(ref)}
+        return list(bad.values())
+
+    def _look_inside(self, ref: Ref) -> tuple[Bad, ...]:
+        if ref not in self._inside:
+            try:
+                inner = dict.fromkeys(manifest.refs_in(self._blobs, ref))
+                self._inside[ref] = tuple(bad for each in inner if (bad := self._look(each)))
+            except StorageFailed as e:
+                self._inside[ref] = (Bad(ref, e.message, unreadable=e),)
+            except Corrupt as e:
+                self._inside[ref] = (Bad(ref, e.message),)
+        return self._inside[ref]
+
+    def _look(self, ref: Ref) -> Bad | None:
+        if ref not in self.live:
+            self.live.add(ref)
+            if ref not in self._bad and (bad := look_at(self._blobs, ref, read=self._read(ref))):
+                self._bad[ref] = bad
+        return self._bad.get(ref)
+
+
+def look_at(blobs: Blobs, ref: Ref, *, read: bool) -> Bad | None:
+    """What is wrong with one blob; its content is judged only with `read`."""
+    reading = False
+    try:
+        blobs.check(ref)
+        if reading := read:
+            blobs.check(ref, read=True)
+    except BlobDamaged as e:
+        return Bad(ref, e.message, by_reading=reading)
+    except StorageFailed as e:
+        return Bad(ref, e.message, unreadable=e)
+    return None

@@ -1,0 +1,241 @@
+"""Is a stream sound? Chain, blobs, and on request every byte, within a time budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from shlex import quote
+
+from sluicegate import codec, units
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
+from sluicegate.findings import Finding, Severity, has_errors, worst_first
+from sluicegate.storage import LocalStorage
+from sluicegate.storage.blobs import Ref
+from sluicegate.stream import rules
+from sluicegate.stream.gc import GRACE, old_temporaries
+from sluicegate.stream.scan import Bad, Survey, look_at, survey
+from sluicegate.stream.snapshot import Link, merged, shown
+from sluicegate.stream.stream import Stream
+
+CURSOR = "verify.cursor"
+_CURSOR_FORMAT = codec.Format("cursor", 1, 64 * 1024)
+_KEPT = 256
+"""How many bad blobs are remembered; with more of them there is enough to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """Which blobs are read: those of one part of `parts`, told by their digests."""
+
+    part: int = 1
+    parts: int = 1
+
+    @property
+    def shown(self) -> str:
+        """As it is written: the third of ten parts is `3/10`."""
+        return f"{self.part}/{self.parts}"
+
+    def has(self, ref: Ref) -> bool:
+        """Whether a blob is in it."""
+        return int(ref.digest[:15], 16) % self.parts == self.part - 1
+
+    @classmethod
+    def parse(cls, text: str) -> Subset:
+        """From `3/10`, the third of ten parts, or `10%`, a part by chance."""
+        number, slash, parts = text.partition("/")
+        if slash and number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts):
+            return cls(int(number), int(parts))
+        percent = text.removesuffix("%")
+        if text.endswith("%") and percent.isdecimal() and 1 <= int(percent) <= 100:
+            import random
+
+            count = max(1, round(100 / int(percent)))
+            return cls(random.randint(1, count), count)
+        raise UsageError(f"{text!r} is not a subset", hint="write 3/10 or 10%")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How much of the content is read: a subset, and for how many seconds at most."""
+
+    subset: Subset = Subset()
+    max_duration: float | None = None
+
+
+@dataclass(slots=True)
+class Verified:
+    """What a check found, and how far it came; `resume` if the time was up before the end.
+
+    `live` are the digests of all blobs that the links up to the head lead to, if all is sound.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    links: int = 0
+    blobs: int = 0
+    read_blobs: int = 0
+    read_bytes: int = 0
+    resume: bool = False
+    last_complete: float | None = None
+    head: Link | None = None
+    live: frozenset[str] = frozenset()
+
+
+def verify(
+    stream: Stream,
+    reading: Reading | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Verified:
+    """Check every link and every blob; with `reading`, the content of blobs, too."""
+    found = survey(stream)
+    if found.newest < 0 and not found.findings and not found.obstacles:
+        raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
+    result = Verified(links=found.links, blobs=len(found.live))
+    if reading and found.head:
+        bad = _read(stream, reading, sorted(found.live - found.bad.keys()), result, on_progress)
+        if bad:
+            # Once more, to tell which links they belong to.
+            found = survey(stream, known=[*bad, *(each for each, _ in found.bad.values())])
+    findings = (*found.findings, *found.obstacles, *_notes(stream, found))
+    result.findings = worst_first(_with_repair(stream, each) for each in findings)
+    result.head, result.live = found.head, frozenset(ref.digest for ref in found.live)
+    return result
+
+
+def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
+    if found.below_floor:
+        detail = f"{found.below_floor} links below the floor"
+        yield rules.BELOW_FLOOR.at(f"{stream.uri}/chain", detail)
+    kept = [(max(first, found.floor), last) for first, last in merged(found.given_up)]
+    if told := shown(span for span in kept if span[0] <= span[1]):
+        yield rules.REPAIRED.at(f"{stream.uri}/chain", f"links {told}")
+    if has_errors((*found.findings, *found.obstacles)):
+        # What damaged links refer to is not known.
+        return
+    limit = (time.time() - GRACE) * 1e9
+    live = {ref.digest for ref in found.live}
+    try:
+        lost = [blob.key for blob in stream.blobs.stored() if blob.digest not in live]
+        old = [key for key in lost if (s := stream.storage.stat(key)) and s.modified_ns <= limit]
+        left = _temporaries(stream, limit)
+    except StorageFailed as e:
+        yield rules.UNREADABLE.at(e.place or f"{stream.uri}/blobs", e.message)
+        return
+    if old:
+        yield rules.ORPHANS.at(f"{stream.uri}/blobs", f"{len(old)} blobs")
+    if left:
+        yield rules.TEMPORARY.at(stream.uri, f"{left} files")
+
+
+def _temporaries(stream: Stream, limit_ns: float) -> int:
+    try:
+        return sum(1 for _ in old_temporaries(stream, limit_ns))
+    except FileNotFoundError:
+        # A writer is at work; the next check tells.
+        return 0
+
+
+def _with_repair(stream: Stream, finding: Finding) -> Finding:
+    if finding.repair or finding.severity is not Severity.ERROR or finding.rule is rules.FOREIGN:
+        return finding
+    return finding.rule.at(
+        finding.place, finding.detail, repair=f"sluicegate checkpoint repair {quote(stream.uri)}"
+    )
+
+
+def _read(
+    stream: Stream,
+    reading: Reading,
+    refs: list[Ref],
+    result: Verified,
+    on_progress: Callable[[int, int], None],
+) -> list[Bad]:
+    """Read content in the order of digests, from where the last check ran out of time.
+
+    What was bad then is read first, so that it is told until it is mended.
+    """
+    budgeted = reading.max_duration is not None
+    cursor = _load_cursor(stream, reading.subset) if budgeted else Cursor(reading.subset.shown)
+    if budgeted:
+        # Before the work, so that it is not done in vain where nothing can be remembered.
+        _save_cursor(stream, cursor)
+    again = [ref for ref in refs if ref.digest in cursor.bad]
+    fresh = (ref for ref in refs if reading.subset.has(ref) and ref.digest > cursor.after)
+    todo = [*again, *(ref for ref in fresh if ref.digest not in cursor.bad)]
+    deadline = time.monotonic() + (reading.max_duration or 0.0)
+    total = sum(ref.size for ref in todo)
+    found: list[Bad] = []
+    last = cursor.after
+    for number, ref in enumerate(todo):
+        # At least one each time, so that the smallest budget comes to an end some day.
+        if budgeted and number > len(again) and time.monotonic() >= deadline:
+            result.resume = True
+            break
+        if bad := look_at(stream.blobs, ref, read=True):
+            found.append(bad)
+        result.read_blobs += 1
+        result.read_bytes += ref.size
+        last = ref.digest if number >= len(again) else last
+        on_progress(result.read_bytes, total)
+    else:
+        whole = reading.subset.parts == 1
+        last, cursor = "", replace(cursor, complete=time.time() if whole else cursor.complete)
+    result.last_complete = cursor.complete
+    if budgeted:
+        told = tuple(each.ref.digest for each in found[:_KEPT])
+        _save_cursor(stream, replace(cursor, after=last, bad=told))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a check of one subset came, what was bad, and when the whole was last read."""
+
+    subset: str
+    after: str = ""
+    complete: float | None = None
+    bad: tuple[str, ...] = ()
+
+
+def _load_cursor(stream: Stream, subset: Subset) -> Cursor:
+    try:
+        data = stream.storage.get(CURSOR, limit=_CURSOR_FORMAT.max_frame)
+        fields = codec.decode(_CURSOR_FORMAT, data, CURSOR)
+    except (NotFound, Corrupt, StorageFailed):
+        # It only saves work.
+        return Cursor(subset.shown)
+    match fields:
+        case {
+            "subset": str(of),
+            "after": str(after),
+            "complete": None | float() as complete,
+            "bad": [*bad],
+        }:
+            where = after if of == subset.shown else ""
+            return Cursor(subset.shown, where, complete, tuple(map(str, bad)))
+    return Cursor(subset.shown)
+
+
+def _save_cursor(stream: Stream, cursor: Cursor) -> None:
+    root = stream.storage.local_path()
+    if root is None:
+        return
+    try:
+        # Also from a read-only look: it is no part of the stream.
+        fields = asdict(cursor) | {"bad": list(cursor.bad)}
+        LocalStorage(root).replace(CURSOR, codec.encode(_CURSOR_FORMAT, fields))
+    except SluicegateError as e:
+        raise StorageFailed(
+            f"how far the check came cannot be remembered: {e.message}",
+            hint="make the stream's directory writable, or leave --max-duration out",
+        ) from e
+
+
+def last_complete(stream: Stream) -> float | None:
+    """When all content was last read to its end, in portions or at once within a budget."""
+    return _load_cursor(stream, Subset()).complete
+
+
+def shown_complete(result: Verified) -> str:
+    """When all content was last read, for people."""
+    return units.utc(result.last_complete) if result.last_complete else "never"
