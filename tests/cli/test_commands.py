@@ -284,7 +284,7 @@ class TestLocksList:
 
 class TestDemo:
     def test_nothing_is_lost(self, sg: Sg) -> None:
-        # What kills do is shown in tests/pipeline; here they would take twice as long.
+        # What kills do is shown in tests/job; here they would take twice as long.
         result = sg("demo", "--kills", "0", "--events", "20000", "--json")
         assert result.returncode == 0, result.stderr
         outcome = json.loads(result.stdout)

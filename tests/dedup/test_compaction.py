@@ -22,10 +22,10 @@ from sluicegate.stream.operations.changes import COMPACT, DEDUP, StreamChange
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
-from tests.chain import streams
-from tests.chain.streams import NAME
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
+from tests.stream import streams
+from tests.stream.streams import NAME
 
 REPOSITORY = Path(__file__).parents[2]
 

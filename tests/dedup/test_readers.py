@@ -14,8 +14,8 @@ from sluicegate.dedup import segment
 from sluicegate.dedup.ledger import Ledger
 from sluicegate.stream import segments
 from sluicegate.stream.stream import Stream
-from tests.chain import streams
 from tests.dedup.batches import PRODUCERS, TOP, stamps
+from tests.stream import streams
 
 COLUMNS = ["producer", "partition", "first", "last", "at", "expired"]
 Row = tuple[object, ...]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.spark.conftest import lab
+from tests.checkpoint.conftest import lab
 
 __all__ = ["lab"]

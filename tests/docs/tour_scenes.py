@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tests.checkpoint.damage import Made
 from tests.docs.tour_world import ROOT, World, produce
-from tests.spark.damage import Made
 
 Change = Callable[[World], object]
 

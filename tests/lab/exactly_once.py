@@ -19,8 +19,8 @@ from typing import Any
 
 from sluicegate.liveness.proc import Proc, Process
 from sluicegate.stream.snapshot import Kind
-from tests.pipeline.jobs import NAME, Place, check_state
-from tests.pipeline.truth import Truth, records, truth
+from tests.job.jobs import NAME, Place, check_state
+from tests.job.truth import Truth, records, truth
 
 APP = Path(__file__).with_name("exactly_once_app.py")
 SCRIPT = Path(sys.executable).with_name("sluicegate")

@@ -13,10 +13,10 @@ from pathlib import Path
 from sluicegate.job.epoch import STEPS
 from sluicegate.liveness.proc import Proc
 from sluicegate.stream.snapshot import Kind
+from tests.job.jobs import NAME
 from tests.lab.exactly_once import DRIVER, EVERYBODY, JVM, Killed, _end, kill_job
 from tests.lab.exactly_once_producers import Producers
 from tests.lab.standalone import Cluster
-from tests.pipeline.jobs import NAME
 
 RANDOM_KILLS = 20
 _SEALED = ("sealed", "published", "told")

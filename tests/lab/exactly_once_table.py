@@ -37,7 +37,7 @@ the positions of the head. In the end the rest is read, and then
 - every rejected record, with its bytes,
 
 must equal what a few lines of Python make of the files of the log with a set and dictionaries
-(`tests/pipeline/truth.py`), without anything of Sluicegate; and `audit --read-data` and
+(`tests/job/truth.py`), without anything of Sluicegate; and `audit --read-data` and
 `checkpoint verify` must agree. `make lab PART=exactly-once`
 makes this page; three kills are part of `make test`.
 

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.checkpoint.damage import DAMAGES, Damage, Made
 from tests.lab.endings import CASES, Ending, Kept, Outcome
-from tests.spark.damage import DAMAGES, Damage, Made
 
 RIGHT = "as an uninterrupted run"
 REREAD = "the re-read rows twice"

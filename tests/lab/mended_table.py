@@ -12,11 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.checkpoint.damage import Inapplicable
 from tests.lab.endings import Ending, cases, copy_place, made, play_out
 from tests.lab.environments import ROOT, VERSIONS
 from tests.lab.mended import SCENARIOS, Mended, Untried, prepared
 from tests.lab.submitted import GOES_ON, SUBMIT, submit_twice
-from tests.spark.damage import Inapplicable
 
 PAGE = ROOT / "docs" / "endings.md"
 KEPT = ROOT / "build" / "lab" / "endings-results.json"

@@ -20,7 +20,7 @@ from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import to_spark
 from sluicegate.storage import open_storage
 from tests.lab.environments import ROOT, environment
-from tests.submit.jars import build
+from tests.spark.jars import build
 
 SUBMIT = "submit, twice, with an offset store"
 GOES_ON = "from where the listener left it"

@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.checkpoint.damage import DAMAGES, Damage, Inapplicable, Made
 from tests.drive import Driver, driver
 from tests.lab.environments import ROOT, VERSIONS, cached
 from tests.lab.recipes import RECIPES
-from tests.spark.damage import DAMAGES, Damage, Inapplicable, Made
 
 PAGE = ROOT / "docs" / "lab.md"
 HEAD = """# Damage lab

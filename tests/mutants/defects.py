@@ -56,7 +56,7 @@ DEFECTS = (
 """,
         """                    self._calls.write(fd, piece)
 """,
-        ("tests/chain/test_crash.py::test_a_genesis_is_before_or_after_at_every_cut",),
+        ("tests/stream/test_crash.py::test_a_genesis_is_before_or_after_at_every_cut",),
     ),
     Defect(
         "directory-not-fsynced",
@@ -67,7 +67,7 @@ DEFECTS = (
 """,
         """            created = not _exists(directory, name) and self._link(directory, name, data)
 """,
-        ("tests/chain/test_crash.py::test_a_genesis_is_before_or_after_at_every_cut",),
+        ("tests/stream/test_crash.py::test_a_genesis_is_before_or_after_at_every_cut",),
     ),
     Defect(
         "nonce-not-compared",
@@ -75,7 +75,7 @@ DEFECTS = (
         "stream/chain.py",
         "        if not created and self.read(link.number).nonce != link.nonce:\n",
         "        if not created and self.read(link.number).number != link.number:\n",
-        ("tests/chain/test_gate.py::TestGenesis", "tests/chain/test_gate.py::TestClaim"),
+        ("tests/stream/test_gate.py::TestGenesis", "tests/stream/test_gate.py::TestClaim"),
     ),
     Defect(
         "generation-not-compared",
@@ -83,7 +83,7 @@ DEFECTS = (
         "stream/append.py",
         "        if link.generation != self.epoch.generation:\n",
         "        if link.generation < self.epoch.generation:\n",
-        ("tests/chain/test_gate.py::TestSeal::test_stale_generation",),
+        ("tests/stream/test_gate.py::TestSeal::test_stale_generation",),
     ),
     Defect(
         "checksum-not-checked",
@@ -115,7 +115,7 @@ DEFECTS = (
     _raise_barrier(storage, record)
     storage.put_if_absent(_key(record, "begun"), b"")
 """,
-        ("tests/spark/test_change.py::test_cut_at_every_call[reset]",),
+        ("tests/checkpoint/test_change.py::test_cut_at_every_call[reset]",),
     ),
     Defect(
         "barrier-down-too-early",
@@ -128,7 +128,7 @@ DEFECTS = (
     storage.delete(record.barrier)
     for file in reversed(record.files):
 """,
-        ("tests/spark/test_change.py::test_an_undo_cut_at_every_call",),
+        ("tests/checkpoint/test_change.py::test_an_undo_cut_at_every_call",),
     ),
     Defect(
         "undo-forgets-checksums",
@@ -154,7 +154,7 @@ DEFECTS = (
         "state/backend.py",
         "    if silent := sorted(set(shards) - said.keys()):\n",
         "    if silent := sorted(set() - said.keys()):\n",
-        ("tests/chain/test_state.py::TestMemory",),
+        ("tests/stream/test_state.py::TestMemory",),
     ),
     Defect(
         "completeness-of-records-left-out",
@@ -162,7 +162,7 @@ DEFECTS = (
         "job/epoch.py",
         """    if counts["read"] != asked:\n""",
         """    if counts["read"] > asked:\n""",
-        ("tests/pipeline/test_folding.py",),
+        ("tests/job/test_folding.py",),
     ),
     Defect(
         "withdrawn-epoch-published",
@@ -170,7 +170,7 @@ DEFECTS = (
         "stream/output.py",
         "            if self._stream.chain.head().includes(link.number):\n",
         "            if self._stream.chain.head().number >= link.number:\n",
-        ("tests/pipeline/test_sink.py::TestRollback",),
+        ("tests/job/test_sink.py::TestRollback",),
     ),
     Defect(
         "living-writer-not-refused",
@@ -179,7 +179,7 @@ DEFECTS = (
         "    if verdict is Verdict.QUIET or (accept_possible and",
         "    if verdict is not None or (accept_possible and",
         (
-            "tests/spark/test_change_commands.py::test_young_files_are_refused_unless_the_operator_knows",
+            "tests/checkpoint/test_change_commands.py::test_young_files_are_refused_unless_the_operator_knows",
         ),
     ),
     Defect(
@@ -213,7 +213,7 @@ DEFECTS = (
                     yield from remove_with_sums""",
         """                if file.version > entry.batch + 2:
                     yield from remove_with_sums""",
-        ("tests/spark/test_change.py::TestRollback",),
+        ("tests/checkpoint/test_change.py::TestRollback",),
     ),
     Defect(
         "empty-commit-not-found",
@@ -221,7 +221,7 @@ DEFECTS = (
         "checkpoint/rules/offsets.py",
         "            yield _unreadable(look, rules.COMMIT_EMPTY, e)\n",
         "            del e\n            return\n",
-        ("tests/spark/test_lab.py::test_damage",),
+        ("tests/checkpoint/test_lab.py::test_damage",),
     ),
     Defect(
         "secret-shown",
@@ -229,6 +229,6 @@ DEFECTS = (
         "spark/submit/command.py",
         """HIDDEN if _NAME.search(key) and value else _masked(value)}""",
         """_masked(value)}""",
-        ("tests/submit/test_parts.py",),
+        ("tests/spark/test_parts.py",),
     ),
 )

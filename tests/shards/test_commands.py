@@ -17,11 +17,11 @@ from sluicegate.stream.operations.rebalance import assignment_at
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 from sluicegate_cli import shell
-from tests.chain.streams import errors_of, seal, work
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 from tests.shards.test_files import KAFKA
 from tests.shards.test_streams import begun
+from tests.stream.streams import errors_of, seal, work
 
 NODES = ("node-1", "node-2", "node-3")
 Result = subprocess.CompletedProcess[str]

@@ -25,7 +25,7 @@ from sluicegate.stream.operations.rebalance import assignment_at, counts, weight
 from sluicegate.stream.snapshot import Kind, Link
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
-from tests.chain.streams import (
+from tests.stream.streams import (
     PARTITIONS,
     apply,
     at,

@@ -1,0 +1,84 @@
+"""Sinks to try things on: epochs that write, and what must be published of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+from sluicegate.stream.history import sound_links
+from sluicegate.stream.output import DATA, KINDS, REJECTS, File, Output, Sink, encode, name_of
+from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate, Run
+from tests.stream.streams import STEP, epoch_after, offsets_of
+
+Contents = dict[str, str]
+"""Kind and name of a published directory → what its files hold."""
+
+
+def write(sink: Sink, nonce: str, what: Mapping[str, str]) -> Output:
+    """What tasks do: a file for each kind, beside one of a task that failed."""
+    attempts = sink.attempts(nonce).relative_to(sink.uri)
+    files = {}
+    for kind, text in what.items():
+        name, data = f"part-{kind}.parquet", text.encode()
+        sink._storage.put_if_absent(f"{attempts}/{name}", data)
+        digest = blake2b(data, digest_size=32).hexdigest()
+        files[kind] = (File(name, len(data), 1, digest),)
+    (sink.attempts(nonce) / "part-failed.parquet").write_text("half a f")
+    return Output(files)
+
+
+def seal(run: Run, sink: Sink, *kinds: str, nonce: str | None = None) -> Link:
+    """An epoch that writes these kinds, sealed and not yet published."""
+    nonce = nonce or uuid.uuid4().hex
+    head = run.refresh()
+    epoch = epoch_after(run._gate, head, STEP)
+    text = f"epoch {head.epoch + 1} from {offsets_of(head)}"
+    output = write(sink, nonce, {kind: f"{kind} of {text}" for kind in kinds})
+    sink.stage(nonce, output)
+    ref = run.stream.blobs.put(encode(output)) if output else None
+    counters = {**epoch.counters, "written": output.rows(DATA), "rejected": output.rows(REJECTS)}
+    return run.seal(replace(epoch, output=ref, counters=counters), nonce)
+
+
+@contextmanager
+def started(stream: Stream, sink: Sink, run: str | None = None) -> Iterator[Run]:
+    """A run, begun as the job begins one."""
+    with Gate(stream).claim(app="job", run=run) as claimed:
+        sink.settle()
+        sink.clear(claimed)
+        yield claimed
+
+
+def wanted(stream: Stream) -> Contents:
+    """What must be published: the output of the epochs in the lineage of the head."""
+    head = stream.chain.head()
+    links = {link.number: link for link in sound_links(stream, 0, head.number)}
+    found = {}
+    for link in links.values():
+        if link.kind is Kind.EPOCH and link.output and head.includes(link.number):
+            before = links[link.number - 1]
+            text = f"epoch {link.epoch} from {offsets_of(before)}"
+            for kind in KINDS:
+                if link.counters[_count(kind)] > before.counters.get(_count(kind), 0):
+                    found[f"{kind}/{name_of(link)}"] = f"{kind} of {text}"
+    return found
+
+
+def _count(kind: str) -> str:
+    return {DATA: "written", REJECTS: "rejected"}[kind]
+
+
+def shown(root: Path) -> Contents:
+    """What is published: one file in each directory."""
+    found = {}
+    for kind in KINDS:
+        for directory in (root / kind).glob("*"):
+            [file] = directory.iterdir()
+            found[f"{kind}/{directory.name}"] = file.read_text()
+    return found

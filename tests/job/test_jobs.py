@@ -1,0 +1,202 @@
+"""The gated job as a Spark query: what it reads, when it ends, who hears of it and overtakes it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluicegate.errors import NotFound, SluicegateError, SplitBrainCommit, UsageError
+from sluicegate.job.epoch import RecordsRejected
+from sluicegate.job.job import Gate
+from sluicegate.offsets import LockFileOffsetStore
+from sluicegate.positions import to_spark
+from sluicegate.sources.log.log import Log
+from sluicegate.spark.submit import command
+from tests.job.jobs import Place
+from tests.job.test_epochs import event, traffic
+from tests.job.truth import published
+from tests.stream.streams import apply
+
+
+def offsets(store: LockFileOffsetStore) -> Any:
+    record = store.load("clicks")
+    return to_spark(record.positions)["log"] if record else None
+
+
+def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any) -> None:
+    """In epochs of their size; each is told of when it is published, to the offset store too."""
+    place = Place(tmp_path, partitions=1, max_events=100, offsets="offsets").begin()
+    store = LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, traffic(1, "p", 0, 0, 300))
+    count = place.log.end(0)
+    ends = [*range(100, count, 100), count]
+    seen = []
+
+    def step(name: str) -> None:
+        if name in ("sealed", "told"):
+            seen.append((name, offsets(store)["0"]))
+        if name == "told":
+            place.append(0, [event(1000 + place.head.epoch)])
+
+    place.gate(spark).run(step=step)
+    assert to_spark(place.head.positions) == {"log": {"0": count}}
+    assert place.head.epoch == len(ends)
+    starts = [0, *ends[:-1]]
+    assert seen == [
+        each for a, b in zip(starts, ends, strict=True) for each in (("sealed", a), ("told", b))
+    ]
+    # A second one, as an application of one's own begins it, reads what came meanwhile.
+    told = {
+        command.STREAM: "clicks",
+        command.HOME: str(place.home),
+        command.CONFIG: str(place.config),
+    }
+    for name, value in {**told, command.AVAILABLE_NOW: "true"}.items():
+        spark.conf.set(name, value)
+    try:
+        Gate.from_conf(spark).run(lambda fresh, _epoch: fresh.where("price >= 0"))
+    finally:
+        for name in (*told, command.AVAILABLE_NOW):
+            spark.conf.unset(name)
+    place.check()
+
+
+def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None:
+    """With partitions that are added meanwhile; asked to end, it finishes its epoch."""
+    place = Place(tmp_path / "a [b] %20 é", partitions=1, max_events=50).begin()
+    dead = place.home / "clicks" / "runs" / "20260101T000000Z-of-a-job-that-was-killed"
+    (dead / "checkpoint").mkdir(parents=True)
+    place.append(0, [event(n) for n in range(70)])
+    gate = place.gate(spark, available_now=False, interval=0.05)
+
+    def step(name: str) -> None:
+        if name == "told" and place.head.epoch == 2:
+            place.log.add_partitions(2)
+            place.append(1, [event(n, producer="q") for n in range(500)])
+        if name == "computed" and place.head.epoch == 3:
+            gate.stop()
+
+    gate.run(step=step)
+    assert place.head.epoch == 4
+    assert len(published(place.sink, "data")) == 70 + 2 * 50
+    assert to_spark(place.head.positions) == {"log": {"0": 70, "1": 100}}
+    assert not list((place.home / "clicks" / "runs").iterdir()), "all scratch is gone"
+    place.seal_all(spark)
+    place.check()
+
+
+def test_what_it_fails_with_is_told_in_its_own_words(tmp_path: Path, spark: Any) -> None:
+    place = Place(tmp_path, on_reject="fail").begin()
+    place.append(1, [event(0), {"user": "x"}])
+    with pytest.raises(RecordsRejected, match="1 records cannot be applied: partition 1, offset 1"):
+        place.run(spark)
+
+
+def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark: Any) -> None:
+    place = Place(tmp_path, offsets="offsets").begin()
+    store = LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, [event(n) for n in range(25)])
+    place.seal_all(spark)
+    assert store.load("clicks") is None
+    # There is nothing new to read.
+    place.run(spark)
+    assert offsets(store) == {"0": 25, "1": 0}
+    # Nor was somebody told that a rollback has taken it back.
+    apply(place.stream, "rollback", to=0)
+    starts = []
+    place.gate(spark).run(step=lambda _: starts.append(offsets(store)))
+    assert starts[1] == {"0": 0, "1": 0}
+    assert starts[-1] == {"0": 25, "1": 0}
+    place.check()
+
+
+def test_what_is_not_there_costs_no_link(tmp_path: Path, spark: Any) -> None:
+    """A job that is started again and again before its disks are mounted."""
+    place = Place(tmp_path, offsets="offsets").begin()
+    before = place.head.number
+    with pytest.raises(NotFound, match="offsets"):
+        place.run(spark)
+    LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, [event(1)])
+    place.run(spark)
+    after = place.head.number
+    assert after > before
+    place.sink.rename(tmp_path / "away")
+    with pytest.raises(NotFound, match="which has written output"):
+        place.run(spark)
+    assert place.head.number == after
+
+
+def test_a_store_that_fails_stops_nothing(
+    tmp_path: Path, spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path, offsets="offsets").begin()
+    LockFileOffsetStore.create(str(tmp_path / "offsets"))
+    place.append(0, [event(1)])
+
+    def step(name: str) -> None:
+        if name == "planned":
+            (tmp_path / "offsets").rename(tmp_path / "gone")
+
+    place.gate(spark).run(step=step)
+    assert "were not published" in caplog.text
+    place.check()
+
+
+class TestOvertaken:
+    @pytest.mark.parametrize("at", ["planned", "ready"])
+    def test_while_an_epoch_is_computed(self, tmp_path: Path, spark: Any, at: str) -> None:
+        """Its files are cleared away under it, but what it says is who took over."""
+        place = Place(tmp_path).begin()
+        place.append(0, [event(n) for n in range(30)])
+
+        def step(name: str) -> None:
+            if name == at:
+                place.seal_all(spark, force=True)
+
+        with pytest.raises(SplitBrainCommit):
+            place.gate(spark).run(step=step)
+        place.check()
+
+    def test_while_it_waits(self, tmp_path: Path, spark: Any) -> None:
+        place = Place(tmp_path).begin()
+        gate = place.gate(spark, available_now=False, interval=0.1)
+        errors: list[SluicegateError] = []
+
+        def run() -> None:
+            try:
+                gate.run()
+            except SluicegateError as e:
+                errors.append(e)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        while not place.head.writer:
+            thread.join(0.1)
+        # Nothing comes that it could try to seal; at most a first batch, which is empty.
+        with place.claimed(spark, force=True):
+            thread.join(30)
+        assert not thread.is_alive()
+        assert isinstance(errors[0], SplitBrainCommit)
+
+
+class TestRefused:
+    def test_a_table_that_differs(self, tmp_path: Path, spark: Any) -> None:
+        place = Place(tmp_path).begin()
+        place.write_config(shards=8, sink="out")
+        with pytest.raises(UsageError, match="shards of stream clicks was 4"):
+            place.run(spark)
+
+    def test_a_log_that_was_made_anew(self, tmp_path: Path, spark: Any) -> None:
+        place = Place(tmp_path).begin()
+        (tmp_path / "log").rename(tmp_path / "old")
+        Log.create(str(tmp_path / "log"), partitions=2)
+        with pytest.raises(SluicegateError, match="was made anew"):
+            place.run(spark)
+
+    def test_without_submit(self, spark: Any) -> None:
+        with pytest.raises(NotFound, match="was not started for a stream"):
+            Gate.from_conf(spark)

@@ -1,0 +1,206 @@
+"""Tasks that judge: what is fresh is written, what is not is counted, once for every record."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sluicegate.dedup.ledger import Ledger, ledger_of
+from sluicegate.dedup.segment import Entries, decode
+from sluicegate.dedup.stamp import Stamps
+from sluicegate.job import tasks
+from sluicegate.job.aggregate import SEGMENT, TOLD
+from sluicegate.job.records import OFFSET, PARTITION, REASON, VALUE, Records
+from sluicegate.job.tasks import Judging
+from sluicegate.job.work import Judged, Work
+from sluicegate.storage.blobs import Ref
+from sluicegate.stream import segments
+from sluicegate.stream.output import DATA, REJECTS
+from tests.job.truth import Row, Table
+from tests.job.works import INCARNATION, blobs_of, judge, parsed, rows_in, work_of
+
+TABLE = Table()
+
+
+def event(sequence: int, *, producer: str = "p", partition: int = 0, price: int = 1) -> Row:
+    return {
+        "producer": producer,
+        "partition": partition,
+        "seq": sequence,
+        "user": f"u{sequence % 3}",
+        "price": price,
+    }
+
+
+def told_by(batch: Any) -> Judged:
+    return Judged.from_text(batch.column(TOLD)[0].as_py())
+
+
+def seen(work: Work, *sequences: int, expire: bool = False, producer: str = "p") -> Ref:
+    """A segment that knows these sequences, or only that it is below a floor."""
+    ledger = Ledger()
+    count = len(sequences)
+    ledger.insert(Stamps.of([producer] * count, [0] * count, sequences), at_ms=1)
+    if expire:
+        ledger.expire(2)
+    return put(work, ledger.entries())
+
+
+def put(work: Work, entries: Entries) -> Ref:
+    ref = segments.put(blobs_of(work), entries)
+    assert ref
+    return ref
+
+
+def test_duplicates_in_a_piece_between_pieces_and_of_before(tmp_path: Path) -> None:
+    work = work_of(tmp_path, TABLE)
+    work = replace(work, dedup=(seen(work, 0, 1, 2),))
+    one = parsed(work, [event(n) for n in (2, 3, 4, 3)])
+    two = parsed(work, [event(n) for n in (4, 5, 1)], first=4)
+    judged, batches = judge(work, one, two)
+    assert (judged.read, judged.applied, judged.duplicates, judged.rejected) == (7, 3, 4, 0)
+    assert [(r["seq"], r[OFFSET]) for r in rows_in(work, judged, DATA)] == [(3, 1), (4, 2), (5, 5)]
+    learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
+    assert (learnt.first.tolist(), learnt.last.tolist()) == ([3], [5])
+
+
+def test_the_first_of_equal_ones_counts(tmp_path: Path) -> None:
+    work = work_of(tmp_path, TABLE)
+    rows = [event(1, price=10), event(1, price=20)]
+    judged, _ = judge(work, parsed(work, rows))
+    assert [r["price"] for r in rows_in(work, judged, DATA)] == [10]
+
+
+def test_source_positions_as_stamps(tmp_path: Path) -> None:
+    work = work_of(tmp_path, Table(stamp=()))
+    again = [{"user": "u", "price": 1}] * 3
+    judged, batches = judge(work, parsed(work, again), parsed(work, again, partition=1, first=8))
+    assert (judged.read, judged.applied, judged.partitions) == (6, 6, (0, 1))
+    learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
+    assert learnt.producers.to_pylist() == [INCARNATION] * 2
+    assert (learnt.first.tolist(), learnt.last.tolist()) == ([0, 8], [2, 10])
+    # What was read is not read again, and a log that was made anew has other records.
+    work = replace(work, dedup=(put(work, learnt),))
+    judged, _ = judge(work, parsed(work, again, first=2))
+    assert (judged.applied, judged.duplicates) == (2, 1)
+    judged, _ = judge(replace(work, incarnation="events@2"), parsed(work, again, first=2))
+    assert judged.applied == 3
+
+
+def test_stamps_below_a_floor_are_rejected_with_the_record(tmp_path: Path) -> None:
+    work = work_of(tmp_path, TABLE)
+    work = replace(work, dedup=(seen(work, 0, 1, 9, expire=True),))
+    rows = [event(4), event(9), event(10), event(10), {"user": "no stamp"}]
+    judged, _ = judge(work, parsed(work, rows, partition=2, first=50))
+    assert (judged.read, judged.applied, judged.duplicates, judged.rejected) == (5, 1, 1, 3)
+    rejects = {r[OFFSET]: r for r in rows_in(work, judged, REJECTS)}
+    assert {(r[PARTITION], r[OFFSET]) for r in rejects.values()} == {(2, 50), (2, 51), (2, 54)}
+    assert "below the floor" in rejects[50][REASON]
+    # As it can be read again.
+    assert json.loads(rejects[50][VALUE]) == event(4)
+    assert rejects[54][REASON] == "it has no stamp"
+
+
+def test_rejects_that_are_read_again_are_duplicates(tmp_path: Path) -> None:
+    """By their place; a record that a mended table can read is judged by its own stamp."""
+    mended = Table(stamp=(), columns={"price": "string"})
+    for table in (TABLE, Table(stamp=())):
+        work = work_of(tmp_path, table)
+        bad = [{"user": "no stamp"}, {**event(1), "price": "1"}]
+        judged, batches = judge(work, parsed(work, bad, first=7))
+        assert judged.rejected == (2 if table.stamp else 1)
+        learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
+        work = replace(work, dedup=(put(work, learnt),))
+        judged, _ = judge(work, parsed(work, bad, first=7))
+        assert (judged.read, judged.duplicates, dict(judged.files)) == (2, 2, {})
+    other = replace(work_of(tmp_path, mended), dedup=work.dedup)
+    judged, _ = judge(other, parsed(other, bad, first=7))
+    assert (judged.applied, judged.duplicates) == (1, 1)
+
+
+def test_nothing_fresh_writes_nothing(tmp_path: Path) -> None:
+    work = work_of(tmp_path, TABLE)
+    work = replace(work, dedup=(seen(work, 0, 1),))
+    judged, batches = judge(work, parsed(work, [event(0), event(1)]))
+    assert (judged.applied, judged.duplicates, dict(judged.files)) == (0, 2, {})
+    assert len(batches) == 1
+    assert os.listdir(work.attempts) == []
+
+
+def test_a_repeated_attempt_gives_the_same(tmp_path: Path) -> None:
+    """Spark may run a task several times, in one worker that keeps what it knows."""
+    work = work_of(tmp_path, TABLE)
+    work = replace(work, dedup=(seen(work, 3),))
+    records = parsed(work, [event(n) for n in range(6)])
+    first, second = judge(work, records), judge(work, records)
+    assert first[0].applied == second[0].applied == 5
+    assert first[1][-1].column(SEGMENT) == second[1][-1].column(SEGMENT)
+    names = {each.files[DATA][0].name for each in (first[0], second[0])}
+    assert len(names) == 2, "an attempt never writes to the file of another one"
+
+
+def test_a_worker_follows_whatever_becomes_of_the_dedup_log(tmp_path: Path) -> None:
+    """It grows, is compacted, and is rolled back; a worker that remembers judges by the newest."""
+    chance = random.Random(3)
+    work = work_of(tmp_path, TABLE)
+    sets: list[set[int]] = []
+    refs: list[Ref] = []
+    for _ in range(40):
+        match chance.choice(["grow", "grow", "grow", "roll back", "compact", "elsewhere"]):
+            case "grow":
+                sets.append({chance.randrange(50) for _ in range(4)})
+                refs.append(seen(work, *sets[-1]))
+            case "roll back":
+                keep = chance.randint(0, len(refs))
+                sets, refs = sets[:keep], refs[:keep]
+            case "compact" if refs:
+                merged = ledger_of(*(decode(blobs_of(work).get(r), r.key) for r in refs))
+                sets, refs = [set().union(*sets)], [seen(work, *sorted(set().union(*sets)))]
+                assert merged.stamps == len(sets[0])
+            case _:
+                other = work_of(tmp_path / "other", TABLE)
+                judge(replace(other, dedup=(seen(other, *range(50)),)), parsed(other, [event(1)]))
+        known: set[int] = set().union(*sets)
+        judged, _ = judge(replace(work, dedup=tuple(refs)), parsed(work, map(event, range(50))))
+        assert judged.duplicates == len(known)
+
+
+def test_judged_as_a_whole_the_smallest_position_counts(tmp_path: Path) -> None:
+    """What comes from several partitions in any order, with rejects among it."""
+    chance = random.Random(1)
+    work = work_of(tmp_path, TABLE, tasks=1)
+    batches, places, bad = [], 0, 0
+    best: dict[int, int] = {}
+    for partition in range(4):
+        rows: list[Row] = []
+        for offset in range(200):
+            sequence = chance.randrange(150)
+            rows.append(event(sequence, price=partition * 1000 + offset))
+            best[sequence] = min(best.get(sequence, 9999), partition * 1000 + offset)
+            places += 1
+        rows.append({"user": "no stamp"})
+        bad += 1
+        sent = tasks._sent(work, parsed(work, rows, partition))
+        batches += [each.slice(at, 50) for each in sent for at in range(0, each.num_rows, 50)]
+    chance.shuffle(batches)
+    told = list(tasks.judge_all(work, iter(batches)))[-1]
+    judged = told_by(told)
+    assert (judged.read, judged.applied) == (places + bad, len(best))
+    assert judged.rejected == bad
+    found = {r["seq"]: r["price"] for r in rows_in(work, judged, DATA)}
+    assert found == best
+
+
+def test_nothing_at_all(tmp_path: Path) -> None:
+    work = work_of(tmp_path, TABLE)
+    judging = Judging(work)
+    empty = parsed(work, [event(1)])
+    judging.add(Records(empty.rows.slice(0, 0), empty.rejects))
+    [told] = list(judging.finish())
+    assert told_by(told).read == 0
+    [told] = list(tasks.judge_all(work, iter([])))
+    assert told_by(told).read == 0

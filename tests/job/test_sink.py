@@ -1,0 +1,573 @@
+"""What epochs write: published with their link, withdrawn with it, and never lost in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluicegate import codec
+from sluicegate.errors import Corrupt, NotFound, SplitBrainCommit, UsageError
+from sluicegate.storage import LocalStorage
+from sluicegate.stream import gc
+from sluicegate.stream.history import CannotGoBack, sound_links
+from sluicegate.stream.output import (
+    DATA,
+    PENDING,
+    PUBLISHED,
+    REJECTS,
+    File,
+    Output,
+    OutputLost,
+    Sink,
+    encode,
+    name_of,
+    open_sink,
+    read_output,
+)
+from sluicegate.stream.snapshot import Link, key_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.writer import Gate, Run
+from tests.job.sinks import Contents, seal, shown, started, wanted, write
+from tests.stream.streams import (
+    NAME,
+    NothingToDo,
+    apply,
+    as_run,
+    in_memory,
+    made,
+    offsets_of,
+    opened,
+)
+from tests.support.faults import Aftermath, Disk, _run_cut
+
+RUN = "run"
+NONCE = "0" * 32
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with in_memory() as path:
+        yield path
+
+
+@pytest.fixture
+def stream(root: Path) -> Stream:
+    return made(root / "home")
+
+
+@pytest.fixture
+def sink(root: Path, stream: Stream) -> Sink:
+    return open_sink(stream, str(root / "sink"))
+
+
+def check(stream: Stream, sink: Sink) -> None:
+    assert shown(Path(sink.uri)) == wanted(stream)
+
+
+class TestPublishing:
+    def test_an_epoch_is_invisible_until_it_is_published(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            link = seal(run, sink, DATA, REJECTS)
+            assert shown(Path(sink.uri)) == {}
+            sink.publish(link)
+            assert len(shown(Path(sink.uri))) == 2
+            check(stream, sink)
+            # As often as one likes.
+            sink.publish(link)
+            check(stream, sink)
+
+    def test_what_the_next_start_finds_sealed_it_publishes(
+        self, stream: Stream, sink: Sink
+    ) -> None:
+        with started(stream, sink) as run:
+            seal(run, sink, DATA)
+        assert shown(Path(sink.uri)) == {}
+        with started(stream, sink):
+            check(stream, sink)
+        assert len(shown(Path(sink.uri))) == 1
+
+    def test_epochs_without_output_have_no_directory(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            for kinds in ((), (DATA,), (REJECTS,), ()):
+                sink.publish(seal(run, sink, *kinds))
+        assert [kind.split("/")[0] for kind in sorted(shown(Path(sink.uri)))] == [DATA, REJECTS]
+        check(stream, sink)
+
+    def test_what_was_never_sealed_is_never_published(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink):
+            sink.stage(NONCE, write(sink, NONCE, {DATA: "x"}))
+        write(sink, "1" * 32, {DATA: "y"})
+        with started(stream, sink):
+            assert shown(Path(sink.uri)) == {}
+        assert not (Path(sink.uri) / "_sluicegate" / "attempts").exists()
+        assert list((Path(sink.uri) / "_sluicegate" / "staged").iterdir()) == []
+
+    def test_dropped_is_gone(self, stream: Stream, sink: Sink) -> None:
+        sink.stage(NONCE, write(sink, NONCE, {DATA: "x"}))
+        sink.drop(NONCE)
+        assert not list(Path(sink.uri).rglob("*.parquet"))
+
+    def test_a_file_that_is_not_as_its_task_left_it(self, stream: Stream, sink: Sink) -> None:
+        output = write(sink, NONCE, {DATA: "x"})
+        (sink.attempts(NONCE) / "part-data.parquet").write_text("xx")
+        with pytest.raises(OutputLost, match="is not as its task left it"):
+            sink.stage(NONCE, output)
+        missing = Output({DATA: (File("part-none.parquet", 1, 1, ""),)})
+        with pytest.raises(OutputLost):
+            sink.stage(NONCE, missing)
+
+    def test_where_a_file_is(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            link = seal(run, sink, DATA)
+            assert link.output
+            [file] = read_output(stream, link.output).files[DATA]
+            assert sink.standing(link, DATA, file) == PENDING
+            sink.publish(link)
+            assert sink.standing(link, DATA, file, read=True) == PUBLISHED
+        [path] = Path(sink.uri).rglob("part-data.parquet")
+        path.write_bytes(path.read_bytes().swapcase())
+        assert sink.standing(link, DATA, file) == PUBLISHED
+        assert sink.standing(link, DATA, file, read=True) == "has another content"
+        path.write_bytes(b"")
+        assert "has 0 bytes" in sink.standing(link, DATA, file)
+        path.unlink()
+        assert sink.standing(link, DATA, file) == "is missing"
+
+
+class TestRollback:
+    def epochs(self, stream: Stream, sink: Sink, count: int) -> list[Link]:
+        with started(stream, sink) as run:
+            links = []
+            for _ in range(count):
+                links.append(seal(run, sink, DATA, REJECTS))
+                sink.publish(links[-1])
+        return links
+
+    def test_takes_output_back_with_the_next_start(self, stream: Stream, sink: Sink) -> None:
+        links = self.epochs(stream, sink, 4)
+        apply(stream, "rollback", to=links[1].number)
+        with started(stream, sink):
+            check(stream, sink)
+        assert len(shown(Path(sink.uri))) == 4
+
+    def test_of_what_a_killed_job_published(self, stream: Stream, sink: Sink) -> None:
+        """Nobody settled since it began: what it published is withdrawn all the same."""
+        self.epochs(stream, sink, 1)
+        sink.settle()
+        links = self.epochs(stream, sink, 3)
+        apply(stream, "rollback", to=links[0].number)
+        with started(stream, sink):
+            check(stream, sink)
+        assert len(shown(Path(sink.uri))) == 4
+
+    def test_and_back_brings_it_back(self, stream: Stream, sink: Sink) -> None:
+        links = self.epochs(stream, sink, 4)
+        before = shown(Path(sink.uri))
+        apply(stream, "rollback", to=links[0].number)
+        with started(stream, sink) as run:
+            link = seal(run, sink, DATA)
+            sink.publish(link)
+        assert len(shown(Path(sink.uri))) == 3
+        apply(stream, "rollback", to=links[-1].number)
+        with started(stream, sink):
+            check(stream, sink)
+        assert shown(Path(sink.uri)) == before
+
+    def test_before_an_epoch_is_published(self, stream: Stream, sink: Sink) -> None:
+        """It is not published by whoever sealed it, and not lost either."""
+        links = self.epochs(stream, sink, 1)
+        with started(stream, sink) as run:
+            late = seal(run, sink, DATA)
+            apply(stream, "rollback", to=links[0].number, force=True)
+            sink.publish(late)
+        check(stream, sink)
+        with started(stream, sink):
+            check(stream, sink)
+        apply(stream, "rollback", to=late.number)
+        with started(stream, sink):
+            check(stream, sink)
+        assert len(shown(Path(sink.uri))) == 3
+
+    def test_when_nobody_knows_what_was_settled(self, stream: Stream, sink: Sink) -> None:
+        links = self.epochs(stream, sink, 3)
+        for damage in (Path.unlink, lambda path: path.write_bytes(b"garbage")):
+            apply(stream, "rollback", to=links[0].number)
+            damage(Path(sink.uri) / "_sluicegate" / "settled")
+            with started(stream, sink):
+                check(stream, sink)
+            apply(stream, "rollback", to=links[-1].number)
+            with started(stream, sink):
+                check(stream, sink)
+            assert len(shown(Path(sink.uri))) == 6
+
+    def test_what_others_put_there_stays(self, stream: Stream, sink: Sink) -> None:
+        links = self.epochs(stream, sink, 2)
+        foreign = Path(sink.uri) / DATA / "link=7"
+        foreign.mkdir()
+        apply(stream, "rollback", to=links[0].number)
+        with started(stream, sink):
+            assert foreign.exists()
+
+    def test_output_that_is_nowhere_is_noticed(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            link = seal(run, sink, DATA)
+        shutil.rmtree(Path(sink.uri) / "_sluicegate" / "staged")
+        with pytest.raises(OutputLost, match=f"the data of link {link.number} are not there"):
+            sink.settle()
+
+    def test_a_start_that_dies_and_another_head(self, stream: Stream, sink: Sink) -> None:
+        """What it moved is found again, whichever way the head went in between."""
+        links = self.epochs(stream, sink, 4)
+        ends = [links[0].number, links[-1].number]
+        for there, back in (ends, reversed(ends)):
+            for calls in range(9):
+                with suppress(NothingToDo):
+                    apply(stream, "rollback", to=back)
+                with started(stream, sink):
+                    check(stream, sink)
+                apply(stream, "rollback", to=there)
+                with suppress(Killed), started(stream, Dying(sink, calls).sink):
+                    assert calls > 6
+                apply(stream, "rollback", to=back)
+                with started(stream, sink):
+                    check(stream, sink)
+
+    @pytest.mark.parametrize("seed", range(15))
+    def test_whatever_happens(self, root: Path, stream: Stream, sink: Sink, seed: int) -> None:
+        """Jobs that end or die anywhere, rollbacks there and back, prunes, the trash emptied."""
+        Hazards(root, sink, random.Random(seed)).run(25)
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing gets a chance to tidy up."""
+
+
+class Dying:
+    """A sink that dies at a call that changes something."""
+
+    def __init__(self, sink: Sink, calls: int) -> None:
+        self.left = calls
+        self.sink = Sink(LocalStorage(Path(sink.uri)), sink._stream)
+        for name in ("move", "delete", "replace"):
+            real = getattr(self.sink._storage, name)
+            setattr(self.sink._storage, name, partial(self._call, real))
+
+    def _call(self, real: Callable[..., Any], *words: Any) -> Any:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+        return real(*words)
+
+
+class Hazards:
+    """A stream to which things happen, and what must be published of it."""
+
+    def __init__(self, root: Path, sink: Sink, chance: random.Random) -> None:
+        self._stream, self._sink, self._chance = sink._stream, sink, chance
+        self._home = root / "home"
+        self._sealed: dict[int, tuple[Link, Contents]] = {}
+
+    def run(self, count: int) -> None:
+        happenings = [self.job] * 4 + [self.dying_start] * 2
+        happenings += [self.rollback] * 4 + [self.prune, self.empty, self.damage]
+        for _ in range(count):
+            self._chance.choice(happenings)()
+        self.job()
+
+    def check(self) -> None:
+        head = self._stream.chain.head()
+        wanted: Contents = {}
+        for number, (_, contents) in self._sealed.items():
+            wanted |= contents if head.includes(number) else {}
+        assert shown(Path(self._sink.uri)) == wanted
+
+    def job(self) -> None:
+        with started(self._stream, self._sink) as run:
+            self.check()
+            for _ in range(self._chance.randrange(4)):
+                link = self.seal(run)
+                if self._chance.random() < 0.3:
+                    return
+                self._sink.publish(link)
+                self.check()
+            if self._chance.random() < 0.5:
+                self._sink.settle()
+
+    def seal(self, run: Run) -> Link:
+        if self._chance.random() < 0.2:
+            nonce = f"{self._chance.getrandbits(128):032x}"
+            self._sink.stage(nonce, write(self._sink, nonce, {DATA: "not sealed"}))
+        head = self._stream.chain.head()
+        kinds = self._chance.choice([(), (DATA,), (REJECTS,), (DATA, REJECTS)])
+        link = seal(run, self._sink, *kinds)
+        text = f"epoch {head.epoch + 1} from {offsets_of(head)}"
+        contents = {f"{kind}/{name_of(link)}": f"{kind} of {text}" for kind in kinds}
+        self._sealed[link.number] = (link, contents)
+        return link
+
+    def dying_start(self) -> None:
+        dying = Dying(self._sink, self._chance.randrange(8))
+        with suppress(Killed), started(self._stream, dying.sink):
+            self.check()
+
+    def rollback(self) -> None:
+        head = self._stream.chain.head()
+        numbers = range(head.floor, head.number + 1)
+        with suppress(NothingToDo, CannotGoBack):
+            apply(self._stream, "rollback", to=self._chance.choice(numbers))
+
+    def prune(self) -> None:
+        head = self._stream.chain.head()
+        with suppress(NothingToDo):
+            apply(self._stream, "prune", to=self._chance.randrange(head.floor, head.number + 1))
+
+    def empty(self) -> None:
+        gc.empty(self._stream, self._sink, grace=0.0)
+
+    def damage(self) -> None:
+        """A link is damaged, and given up by a repair.
+
+        Not that of the newest epoch: if it was not published either, two things went wrong at once.
+        """
+        head = self._stream.chain.head()
+        newest = max(self._sealed, default=-1)
+        sound = [link.number for link in sound_links(self._stream, head.floor, head.number)]
+        chosen = [number for number in sound[2:] if number != newest]
+        if not chosen:
+            return
+        place = self._stream.storage.local_path(key_of(self._chance.choice(chosen)))
+        assert place
+        place.write_bytes(b"garbage")
+        apply(self._stream, "repair")
+
+
+class TestRepaired:
+    """A repair that gave links up goes on with what is left, and so does the next start."""
+
+    @pytest.mark.parametrize("what", ["link", "list of files"])
+    def test_of_an_epoch_in_the_middle(self, stream: Stream, sink: Sink, what: str) -> None:
+        with started(stream, sink) as run:
+            links = []
+            for _ in range(4):
+                links.append(seal(run, sink, DATA, REJECTS))
+                sink.publish(links[-1])
+        before = shown(Path(sink.uri))
+        assert links[1].output
+        key = key_of(links[1].number) if what == "link" else links[1].output.key
+        path = stream.storage.local_path(key)
+        assert path
+        path.write_bytes(b"garbage")
+        apply(stream, "repair")
+        for _ in range(2):
+            with started(stream, sink):
+                assert shown(Path(sink.uri)) == before
+        # There and back, over the link that is given up.
+        apply(stream, "rollback", to=links[0].number)
+        with started(stream, sink):
+            assert len(shown(Path(sink.uri))) == 2
+        apply(stream, "rollback", to=links[3].number)
+        with started(stream, sink):
+            assert shown(Path(sink.uri)) == before
+
+    def test_an_output_that_is_not_given_up_is_missed(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            link = seal(run, sink, DATA)
+        assert link.output
+        path = stream.storage.local_path(link.output.key)
+        assert path
+        path.write_bytes(b"garbage")
+        with pytest.raises(Corrupt):
+            sink.settle()
+
+
+class TestPrune:
+    def test_keeps_an_epoch_that_is_not_published(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            late = seal(run, sink, DATA)
+        for _ in range(3):
+            with Gate(stream).claim():
+                """A start that fails before it publishes."""
+        apply(stream, "prune", to=stream.chain.head().number)
+        assert stream.chain.head().floor == late.number
+        with started(stream, sink):
+            assert list(shown(Path(sink.uri))) == [f"{DATA}/{name_of(late)}"]
+
+    def test_whatever_was_appended_before_it(self, stream: Stream, sink: Sink) -> None:
+        """A plan that was made before the epoch is bounded by it all the same."""
+        with started(stream, sink) as run:
+            late = seal(run, sink, DATA)
+            gate = Gate(stream)
+            gc.prune(gate, 10**6)
+        assert stream.chain.head().floor == late.number
+
+    def test_an_epoch_without_output_needs_nothing(self, stream: Stream, sink: Sink) -> None:
+        with started(stream, sink) as run:
+            seal(run, sink)
+        with Gate(stream).claim():
+            """One link more."""
+        apply(stream, "prune", to=10**6)
+        head = stream.chain.head()
+        assert head.floor == head.number - 1
+
+
+def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -> None:
+    """Taken back before it was published, and brought back before anything was started."""
+    with started(stream, sink) as run:
+        first = seal(run, sink, DATA)
+        sink.publish(first)
+        late = seal(run, sink, DATA, REJECTS)
+    apply(stream, "rollback", to=first.number)
+    with started(stream, sink):
+        check(stream, sink)
+    apply(stream, "rollback", to=late.number)
+    assert not gc.empty(stream, sink, grace=0.0)
+    with started(stream, sink):
+        check(stream, sink)
+    assert len(shown(Path(sink.uri))) == 3
+
+
+def test_a_run_that_was_overtaken_clears_nothing(stream: Stream, sink: Sink) -> None:
+    with started(stream, sink) as first, Gate(stream).claim(force=True) as second:
+        mine = sink.attempts("a" * 32)
+        with pytest.raises(SplitBrainCommit):
+            sink.clear(first)
+        assert mine.exists()
+        sink.clear(second)
+        assert not mine.exists()
+
+
+class TestWhoseItIs:
+    def test_it_is_kept(self, root: Path, stream: Stream) -> None:
+        assert open_sink(stream, str(root / "x")).uri == open_sink(stream, str(root / "x")).uri
+
+    def test_of_another_stream(self, root: Path, stream: Stream, sink: Sink) -> None:
+        other = made(root / "other")
+        with pytest.raises(UsageError, match="is the sink of another stream"):
+            open_sink(other, sink.uri)
+
+    def test_without_a_name_it_is_the_streams_own(self, root: Path, stream: Stream) -> None:
+        assert open_sink(stream, None).uri == str(root / "home" / NAME / "output")
+
+    def test_lost(self, root: Path, stream: Stream, sink: Sink) -> None:
+        """An empty directory where output was may be a disk that is not mounted."""
+        with started(stream, sink) as run:
+            sink.publish(seal(run, sink, DATA))
+        shutil.rmtree(sink.uri)
+        with pytest.raises(NotFound, match="which has written output"):
+            open_sink(stream, sink.uri)
+        Path(sink.uri).mkdir()
+        with pytest.raises(NotFound, match="which has written output"):
+            open_sink(stream, sink.uri)
+        with pytest.raises(NotFound, match="which has written output"):
+            open_sink(stream, str(root / "elsewhere"))
+
+    def test_half_made(self, root: Path, stream: Stream) -> None:
+        """Whoever made it died before it was marked."""
+        place = root / "half"
+        (place / "_sluicegate").mkdir(parents=True)
+        (place / "_sluicegate" / ".sg-0123456789abcdef.tmp").write_text("x")
+        assert open_sink(stream, str(place)).uri == str(place)
+        (root / "other" / "_sluicegate" / "staged").mkdir(parents=True)
+        with pytest.raises(UsageError, match="holds something that is not a sink's"):
+            open_sink(stream, str(root / "other"))
+
+    def test_not_empty(self, root: Path, stream: Stream) -> None:
+        (root / "full").mkdir()
+        (root / "full" / "mine.txt").write_text("x")
+        with pytest.raises(UsageError, match="holds something that is not a sink's"):
+            open_sink(stream, str(root / "full"))
+
+    def test_damaged(self, stream: Stream, sink: Sink) -> None:
+        (Path(sink.uri) / "_sluicegate" / "sink").write_bytes(b"x")
+        with pytest.raises(Corrupt):
+            open_sink(stream, sink.uri)
+
+
+def test_lists_of_files_are_checked(stream: Stream) -> None:
+    output = Output({DATA: (File("a", 1, 2, "d"),), REJECTS: ()})
+    ref = stream.blobs.put(encode(output))
+    assert read_output(stream, ref).files == {DATA: (File("a", 1, 2, "d"),)}
+    assert (output.rows(DATA), output.rows(REJECTS), bool(Output({DATA: ()}))) == (2, 0, False)
+    for wrong in ({DATA: [["a", 1]]}, {DATA: [["a", "x", 2, "d"]]}, {DATA: 5}):
+        ref = stream.blobs.put(codec.encode(codec.Format("output", 1, 1000), wrong))
+        with pytest.raises(Corrupt, match="does not list files"):
+            read_output(stream, ref)
+
+
+class TestKilledAtEveryCall:
+    """Whatever call a job dies at, the next start shows what the chain says, and all of it."""
+
+    def act(self, storage: LocalStorage) -> None:
+        """A start after a rollback, an epoch that is published, one that is not."""
+        home = Path(storage.uri) / "home"
+        stream = opened(home, storage._calls)
+        sink = Sink(LocalStorage(Path(storage.uri) / "sink", calls=storage._calls), stream)
+        with Gate(stream).claim(app="job", run=RUN) as run:
+            sink.settle()
+            sink.clear(run)
+            sink.publish(seal(run, sink, DATA, REJECTS, nonce="a" * 32))
+            seal(run, sink, DATA, nonce="b" * 32)
+
+    def prepared(self, root: Path) -> None:
+        stream = made(root / "home")
+        sink = open_sink(stream, str(root / "sink"))
+        with started(stream, sink) as run:
+            links = [seal(run, sink, DATA, REJECTS) for _ in range(3)]
+            for link in links[:2]:
+                sink.publish(link)
+            sink.stage("c" * 32, write(sink, "c" * 32, {DATA: "never sealed"}))
+        apply(stream, "rollback", to=links[0].number)
+
+    def test_the_next_start_shows_what_was_sealed(self, root: Path) -> None:
+        (root / "template").mkdir()
+        self.prepared(root / "template")
+
+        def prepare(storage: LocalStorage) -> None:
+            shutil.copytree(root / "template", storage.uri, dirs_exist_ok=True)
+
+        calls = _run_cut(root / "all", prepare, self.act, 10**9, (Aftermath.KILL, 0)).calls
+        # What a temporary file goes through changes nothing that others see.
+        quiet = ("read", "stat", "list", "write", "fsync", "create", "unlink", "link temp")
+        chosen = () if os.environ.get("SG_LAB") == "all" else quiet
+        numbers = [n for n, call in enumerate(calls) if not call.startswith(chosen)]
+        assert len(numbers) > 30
+        for aftermath, seed in (
+            (Aftermath.KILL, 0),
+            (Aftermath.POWER_LOSS, 0),
+            (Aftermath.TORN, 1),
+        ):
+            for number in (*numbers, len(calls)):
+                cut = _run_cut(root / "cut", prepare, self.act, number, (aftermath, seed))
+                self.check_next_start(cut.root)
+                shutil.rmtree(cut.root)
+
+    def check_next_start(self, root: Path) -> None:
+        stream = opened(root / "home")
+        sink = open_sink(stream, str(root / "sink"))
+        with started(stream, sink) as run:
+            check(stream, sink)
+            sink.publish(seal(run, sink, DATA))
+            check(stream, sink)
+
+    def test_what_is_published_survives_the_next_crash(self, root: Path) -> None:
+        """After a power loss that follows at once, also what was only staged is there."""
+        self.prepared(root)
+        disk = Disk(root)
+        calls = disk.process()
+        stream = opened(root / "home", calls)
+        sink = Sink(LocalStorage(root / "sink", calls=calls), stream)
+        with started(stream, sink, RUN) as run:
+            for _ in range(3):
+                sink.publish(seal(run, sink, DATA, REJECTS))
+            seal(run, sink, DATA)
+        disk.crash(Aftermath.POWER_LOSS)
+        self.check_next_start(root)
+        assert as_run(opened(root / "home"), RUN).link.epoch == 8

@@ -1,0 +1,1133 @@
+"""The gate: who may begin, claim, seal and change a stream, and what the others are told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluicegate import saved_plan
+from sluicegate.errors import (
+    Drifted,
+    Fenced,
+    Locked,
+    NotFound,
+    SplitBrainCommit,
+    StaleGeneration,
+    StaleVersion,
+    StorageFailed,
+    UsageError,
+)
+from sluicegate.journal import Approval, Entry, review
+from sluicegate.legacy import v1
+from sluicegate.locks import LockMode
+from sluicegate.plan import Plan
+from sluicegate.positions import Positions
+from sluicegate.process import myself
+from sluicegate.storage import LocalStorage
+from sluicegate.storage.base import Entry as StorageEntry
+from sluicegate.storage.blobs import BlobDamaged, Ref
+from sluicegate.storage.syscalls import Calls
+from sluicegate.stream import chain as hints
+from sluicegate.stream import gc
+from sluicegate.stream.append import (
+    CompactDraft,
+    OvertakingDraft,
+    PruneDraft,
+    RebalanceDraft,
+    Signature,
+)
+from sluicegate.stream.chain import HEAD, Hint
+from sluicegate.stream.gc import Retention
+from sluicegate.stream.history import CannotGoBack, content_of, link_before
+from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.operations.changes import NeedsDedup, StreamChange
+from sluicegate.stream.operations.compact import compact
+from sluicegate.stream.snapshot import ChainDamaged, ChainShort, HeadDamaged, Kind, Link, key_of
+from sluicegate.stream.stream import Stream
+from sluicegate.stream.transactions import Schedule, recover
+from sluicegate.stream.writer import Gate, WriterStopped
+from tests.stream.streams import (
+    NAME,
+    STEP,
+    TOPIC,
+    apply,
+    at,
+    begin,
+    check,
+    check_counted,
+    counted_of,
+    epoch_after,
+    errors_of,
+    go_on,
+    in_memory,
+    made,
+    make_home,
+    offsets_of,
+    opened,
+    seal,
+    work,
+)
+from tests.support.faults import Disk
+
+APPROVAL = Approval(myself(), "a test")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with in_memory() as path:
+        yield make_home(path / "home")
+
+
+@pytest.fixture
+def stream(root: Path) -> Stream:
+    """A stream with four epochs: links 0 genesis, 1 claim, 2 to 5 epochs."""
+    stream = opened(root)
+    begin(stream)
+    work(stream, 4)
+    return stream
+
+
+@pytest.fixture
+def gate(stream: Stream) -> Gate:
+    return Gate(stream)
+
+
+def rebalance(stream: Stream, name: str = "other") -> Link:
+    gate = Gate(stream)
+    head = gate.head()
+    blob = stream.blobs.put(name.encode())
+    link = gate.append(RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head)
+    assert link
+    return link
+
+
+def numbers(root: Path) -> list[int]:
+    return sorted(int(path.stem) for path in (root / NAME / "chain").glob("*.link"))
+
+
+class TestGenesis:
+    def test_begins_at_resolved_positions_with_its_pins(self, root: Path) -> None:
+        link = Gate(opened(root)).genesis(at(7, 8), pins={"shards": 2})
+        assert (link.number, link.kind, link.generation) == (0, Kind.GENESIS, 1)
+        assert (link.parent, link.writer, link.sequence, link.epoch) == (None, None, 0, 0)
+        assert link.positions == at(7, 8)
+        head = opened(root).chain.head()
+        assert (head, head.digest, head.pins) == (link, link.digest, {"shards": 2})
+
+    def test_is_refused_where_a_chain_is(self, stream: Stream) -> None:
+        before = stream.chain.head()
+        with pytest.raises(UsageError, match="has a chain already"):
+            begin(stream)
+        assert stream.chain.head().digest == before.digest
+
+    def test_is_refused_where_the_home_remembers_a_chain_that_is_gone(
+        self, root: Path, stream: Stream
+    ) -> None:
+        shutil.rmtree(root / NAME)
+        (root / NAME).mkdir()
+        with pytest.raises(ChainShort, match="the home remembers one"):
+            begin(stream)
+        assert numbers(root) == []
+
+    def test_is_refused_where_only_the_head_is_gone(self, root: Path, stream: Stream) -> None:
+        (root / NAME / HEAD).unlink()
+        with pytest.raises(HeadDamaged):
+            begin(stream)
+
+    def test_of_two_at_once_one_is_refused(self, root: Path) -> None:
+        ours = opened(root)
+
+        class Overtaken(Calls):
+            done = False
+
+            def link(
+                self, source: str, name: str, directory: int, origin: int | None = None
+            ) -> None:
+                if not self.done:
+                    self.done = True
+                    begin(ours)
+                super().link(source, name, directory, origin)
+
+        with pytest.raises(Locked, match="somebody else"):
+            begin(opened(root, Overtaken()))
+        check(ours)
+
+    def test_positions_must_be_numbers(self, root: Path) -> None:
+        with pytest.raises(UsageError):
+            Gate(opened(root)).genesis(Positions({TOPIC: {0: -1}}))
+        with pytest.raises(NotFound):
+            opened(root).chain.head()
+
+    def test_blobs_it_refers_to_must_be_there(self, root: Path) -> None:
+        stray = Ref("0" * 64, 5)
+        with pytest.raises(Exception, match="missing"):
+            Gate(opened(root)).genesis(at(0, 0), content={"assignment": stray})
+        with pytest.raises(NotFound):
+            opened(root).chain.head()
+
+
+class TestClaim:
+    def test_pins_that_differ_are_refused(self, root: Path) -> None:
+        gate = Gate(opened(root))
+        gate.genesis(at(0, 0), pins={"shards": 2, "key": "user"})
+        for pins in ({"shards": 4, "key": "user"}, {"shards": 2}, {"shards": 2, "key": "x"}, {}):
+            with pytest.raises(UsageError, match="fixed for the life"), gate.claim(pins=pins):
+                pass
+        assert numbers(root) == [0]
+        with gate.claim(pins={"key": "user", "shards": 2}):
+            pass
+
+    def test_a_second_one_is_refused_with_the_evidence(self, root: Path, gate: Gate) -> None:
+        with gate.claim(app="first") as run:
+            before = numbers(root)
+            with pytest.raises(Locked) as caught, Gate(opened(root)).claim():
+                pass
+            assert f"run {run.id}" in caught.value.message
+            assert f"pid {os.getpid()}" in caught.value.message
+            assert "--force" in caught.value.hint
+            assert numbers(root) == before
+            seal(run)
+        check(gate.stream)
+
+    def test_force_deposes_and_the_first_is_told_the_winner(self, root: Path, gate: Gate) -> None:
+        with gate.claim() as first:
+            seal(first)
+            with Gate(opened(root)).claim(app="winner", force=True) as second:
+                for _ in range(2):
+                    with pytest.raises(SplitBrainCommit, match=second.id):
+                        seal(first)
+                with pytest.raises(SplitBrainCommit, match="winner"):
+                    first.refresh()
+                seal(second)
+                with pytest.raises(SplitBrainCommit, match=second.id):
+                    seal(first)
+            # Also when the winner is gone.
+            with pytest.raises(SplitBrainCommit, match=second.id):
+                seal(first)
+        head = check(gate.stream)
+        assert head.writer == second.id
+
+    def test_a_deposed_run_cannot_seal_what_it_read_of_the_chain_anew(
+        self, root: Path, gate: Gate
+    ) -> None:
+        with gate.claim() as first, Gate(opened(root)).claim(force=True) as second:
+            head = gate.stream.chain.head()
+            with pytest.raises(SplitBrainCommit, match=second.id):
+                first.seal(epoch_after(gate, head))
+
+    def test_a_dead_runs_claim_is_no_obstacle(self, root: Path, gate: Gate) -> None:
+        script = (
+            "import os, sys\nfrom pathlib import Path\n"
+            "from tests.stream.streams import opened, seal\n"
+            "from sluicegate.stream.writer import Gate\n"
+            "with Gate(opened(Path(sys.argv[1]))).claim(run='dead') as run:\n"
+            "    seal(run)\n    print('sealed', flush=True)\n    sys.stdin.read()\n"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", script, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+            text=True,
+        ) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "sealed\n"
+            with pytest.raises(Locked, match=f"run dead, .*pid {process.pid}"), gate.claim():
+                pass
+            process.kill()
+            process.wait()
+            with gate.claim() as run:
+                seal(run)
+        assert [link.writer for link in _links(gate)][-4:] == ["dead", "dead", run.id, run.id]
+        check(gate.stream)
+
+    def test_a_run_that_is_over_can_be_taken_up_under_its_name(self, gate: Gate) -> None:
+        """A cluster manager may restart a driver with the arguments of the first one."""
+        with gate.claim(run="again") as first:
+            seal(first)
+        with gate.claim(run="again") as second:
+            for _ in range(2):
+                with pytest.raises(SplitBrainCommit, match="again"):
+                    seal(first)
+                with pytest.raises(SplitBrainCommit, match="again"):
+                    first.refresh()
+                seal(second)
+        check(gate.stream)
+
+    def test_a_stream_whose_state_is_lost_is_not_started(self, root: Path, gate: Gate) -> None:
+        """What a job seals on top of it would have to be given up, too."""
+        ref = gate.head().partials
+        assert ref
+        (root / NAME / ref.key).unlink()
+        before = numbers(root)
+        with pytest.raises(BlobDamaged, match="missing"), gate.claim():
+            pass
+        assert numbers(root) == before
+
+    def test_two_at_once_one_is_refused(self, root: Path, gate: Gate) -> None:
+        """The other one came between the look at the head and the append."""
+        entered: list[Any] = []
+        theirs = Gate(opened(root)).claim(run="theirs")
+
+        class Overtaken(Calls):
+            def about_to(self, call: str, name: str) -> None:
+                if call == "read" and name == HEAD and not entered:
+                    entered.append(None)
+                    entered.append(theirs.__enter__())
+
+        with pytest.raises(Locked, match="run theirs"), Gate(opened(root, Overtaken())).claim():
+            pass
+        seal(entered[1])
+        theirs.__exit__(None, None, None)
+        check(gate.stream)
+
+    def test_a_claim_for_nobody_fences_the_run_off(self, gate: Gate) -> None:
+        with gate.claim() as run:
+            apply(gate.stream, "depose")
+            with pytest.raises(SplitBrainCommit, match="none-"):
+                seal(run)
+        go_on(gate.stream)
+
+
+class TestSeal:
+    def test_adds_up(self, gate: Gate) -> None:
+        before = gate.head()
+        with gate.claim(app="job") as run:
+            link = seal(run, watermark_ns=70)
+            assert (link.kind, link.number, link.epoch) == (Kind.EPOCH, 7, 5)
+            assert (link.writer, link.app, link.parent) == (run.id, "job", _links(gate)[-2].digest)
+            assert link.sequence == before.sequence + 2 * STEP
+            assert link.counters == {p: n + STEP for p, n in before.counters.items()}
+            assert link.lineage == ((0, 7),)
+            assert link.watermark_ns == 70
+            assert seal(run, watermark_ns=60).watermark_ns == 70, "it never goes back"
+            assert seal(run).watermark_ns == 70
+            assert seal(run, watermark_ns=80).watermark_ns == 80
+        check(gate.stream)
+
+    def test_start_positions_must_be_the_heads(self, gate: Gate) -> None:
+        with gate.claim() as run:
+            epoch = epoch_after(gate, run.link)
+            for start in (at(0, 0), at(12, 15), at(14, 14), Positions({})):
+                with pytest.raises(SplitBrainCommit, match="starts elsewhere"):
+                    run.seal(replace(epoch, start=start))
+            run.seal(epoch)
+            with pytest.raises(SplitBrainCommit, match="starts elsewhere"):
+                run.seal(epoch)
+        check(gate.stream)
+
+    def test_an_epoch_never_goes_back_or_loses_a_partition(self, gate: Gate) -> None:
+        """What it forgets would be read again from its beginning."""
+        with gate.claim() as run:
+            epoch = epoch_after(gate, run.link)
+            ends = [at(11, 15), at(15, 11), at(15), Positions({}), Positions({"x": {0: 9}})]
+            for end in ends:
+                with pytest.raises(UsageError, match="back"):
+                    run.seal(replace(epoch, end=end))
+            run.seal(replace(epoch, end=Positions({TOPIC: {0: 15, 1: 15, 2: 0}, "x": {0: 1}})))
+
+    def test_events_without_a_move_are_refused(self, gate: Gate) -> None:
+        """Sealed twice they would count twice, and nothing would tell."""
+        with gate.claim() as run:
+            epoch = epoch_after(gate, run.link)
+            still = replace(epoch, end=epoch.start)
+            for each in (still, replace(still, events=0), replace(still, partials={})):
+                with pytest.raises(UsageError, match="no position"):
+                    run.seal(each)
+            run.seal(replace(epoch, end=epoch.start, events=0, partials={}))
+
+    @pytest.mark.parametrize("how", ["rollback", "reset", "repair", "import"])
+    def test_stale_generation(self, root: Path, how: str) -> None:
+        stream = opened(root)
+        begin(stream, dedup=True)
+        work(stream, 4)
+        gate = Gate(stream)
+        with gate.claim() as run:
+            seal(run)
+            OVERTAKE[how](stream)
+            epoch = epoch_after(gate, run.link)
+            for _ in range(2):
+                with pytest.raises(StaleGeneration, match=how):
+                    run.seal(epoch)
+            with pytest.raises(StaleGeneration, match=how):
+                run.refresh()
+            # Not by what it reads of the chain now, either: it has to start anew.
+            head = gate.head()
+            now = replace(epoch, start=head.positions, generation=head.generation)
+            with pytest.raises(StaleGeneration, match="generation"):
+                run.seal(replace(now, end=Positions({**head.positions.by_topic, "x": {0: 1}})))
+            assert gate.head().digest == head.digest
+        assert gate.head().kind is Kind(how)
+
+    def test_it_is_fenced_though_links_between_are_damaged(self, root: Path, gate: Gate) -> None:
+        with gate.claim() as run:
+            with Gate(opened(root)).claim(force=True) as other:
+                lost = [seal(other).number, seal(other).number]
+            os.truncate(root / NAME / key_of(lost[0]), 20)
+            apply(gate.stream, "repair")
+            with pytest.raises(SplitBrainCommit, match=other.id):
+                seal(run)
+            os.truncate(root / NAME / key_of(lost[1]), 20)
+            with pytest.raises(StaleGeneration, match="repair"):
+                seal(run)
+
+    def test_stale_version(self, gate: Gate) -> None:
+        with gate.claim() as run:
+            epoch = epoch_after(gate, run.link)
+            moved = rebalance(gate.stream)
+            with pytest.raises(StaleVersion, match=r"version 0 .* is at 1"):
+                run.seal(epoch)
+            assert run.refresh().digest == moved.digest
+            sealed = run.seal(replace(epoch, version=moved.version))
+            assert (sealed.version, sealed.assignment) == (1, moved.assignment)
+        check(gate.stream)
+
+    def test_compact_and_prune_do_not_disturb(self, gate: Gate) -> None:
+        with gate.claim() as run:
+            epoch = epoch_after(gate, run.link)
+            assert compact(gate)
+            assert gc.prune(gate, 5)
+            link = run.seal(epoch)
+            assert (link.number, link.floor) == (9, 5)
+            assert link.state.deltas == (link.partials,)
+        check(gate.stream)
+
+    def test_what_a_sweep_took_is_not_sealed(self, gate: Gate) -> None:
+        with gate.claim() as run:
+            epoch = epoch_after(gate, run.link)
+            assert gc.sweep(gate.stream, grace=-1).blobs
+            with pytest.raises(Exception, match="missing"):
+                run.seal(epoch)
+            seal(run)
+        check(gate.stream)
+
+    def test_a_lost_reply_is_a_success(self, root: Path, gate: Gate) -> None:
+        class Lossy(Calls):
+            """The link is made, but "exists" is what comes back, as on NFS."""
+
+            lost = 0
+
+            def link(
+                self, source: str, name: str, directory: int, origin: int | None = None
+            ) -> None:
+                super().link(source, name, directory, origin)
+                if name.endswith(".link"):
+                    self.lost += 1
+                    # Without the second name that tells LocalStorage by itself.
+                    os.rename(name, name + ".x", src_dir_fd=directory, dst_dir_fd=directory)
+                    data = os.open(name + ".x", os.O_RDONLY, dir_fd=directory)
+                    copy = os.open(name, os.O_WRONLY | os.O_CREAT, 0o666, dir_fd=directory)
+                    os.write(copy, os.pread(data, 1 << 20, 0))
+                    os.close(data)
+                    os.close(copy)
+                    os.unlink(name + ".x", dir_fd=directory)
+                    raise FileExistsError(name)
+
+        lossy = Lossy()
+        link = work(opened(root, lossy), 2)
+        assert lossy.lost == 3
+        assert link.digest == gate.head().digest
+        assert link.number == 8
+        check(gate.stream)
+
+    @pytest.mark.parametrize("call", ["fsync file", "fsync directory", "link", "rename HEAD"])
+    def test_a_failed_write_stops_the_writer(self, root: Path, gate: Gate, call: str) -> None:
+        broken = False
+
+        def fail(_number: int, made: str) -> None:
+            if broken and made.startswith(call):
+                raise OSError(5, "Input/output error")
+
+        process = Disk(root).process(fail)
+        with Gate(opened(root, process)).claim() as run:
+            epochs = [epoch_after(run._gate, run.link)]
+            broken = True
+            with pytest.raises(StorageFailed):
+                run.seal(epochs[0])
+            broken = False
+            # Whatever it is: even if it were sealed, this run does not know.
+            for epoch in epochs:
+                with pytest.raises(WriterStopped):
+                    run.seal(epoch)
+        head = check(gate.stream)
+        assert head.epoch in (4, 5)
+        go_on(gate.stream)
+        check(gate.stream)
+
+    def test_an_interrupted_seal_stops_the_writer_too(self, root: Path, gate: Gate) -> None:
+        """Ctrl-C may come after the link was made."""
+        sealing = False
+
+        def interrupt(_number: int, made: str) -> None:
+            if sealing and made == "rename HEAD":
+                raise KeyboardInterrupt
+
+        with Gate(opened(root, Disk(root).process(interrupt))).claim() as run:
+            epoch = epoch_after(gate, run.link)
+            sealing = True
+            with pytest.raises(KeyboardInterrupt):
+                run.seal(epoch)
+            with pytest.raises(WriterStopped):
+                run.seal(epoch)
+        assert check(gate.stream).epoch == 5
+
+    def test_created_at_never_goes_back(self, gate: Gate, monkeypatch: Any) -> None:
+        future = time.time() + 1000
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: future)
+            work(gate.stream, 1)
+        links = [work(gate.stream, 1), rebalance(gate.stream)]
+        apply(gate.stream, "rollback", to=3)
+        assert [link.created_at for link in (*links, gate.head())] == [future] * 3
+        check(gate.stream)
+
+    def test_empty_epochs_of_an_old_run_are_refused_too(self, root: Path, gate: Gate) -> None:
+        with gate.claim() as first, Gate(opened(root)).claim(force=True):
+            epoch = epoch_after(gate, first.link)
+            with pytest.raises(SplitBrainCommit):
+                first.seal(replace(epoch, end=epoch.start, events=0, partials={}))
+
+
+def _repair(stream: Stream) -> None:
+    """Of an older link, whose damage costs nothing but going back to it."""
+    os.truncate(Path(stream.uri) / key_of(2), 10)
+    apply(stream, "repair")
+
+
+def _import(stream: Stream) -> None:
+    checkpoint = v1.V1Checkpoint(5, 6, 7, {"op": b"state"}, {TOPIC: 3})
+    import base64
+
+    data = base64.b64encode(v1.encode(checkpoint)).decode()
+    apply(stream, "import", data=data, force=True)
+
+
+OVERTAKE: dict[str, Callable[[Stream], object]] = {
+    "rollback": lambda stream: apply(stream, "rollback", to=3, force=True),
+    "reset": lambda stream: apply(stream, "reset", positions=at(3, 3), force=True),
+    "repair": _repair,
+    "import": _import,
+}
+
+
+def _links(gate: Gate) -> list[Link]:
+    head = gate.stream.chain.head()
+    return [gate.stream.chain.read(n) for n in range(head.floor, head.number + 1)]
+
+
+class TestIntervening:
+    """What the draft sees of what came first, when some of that is not there any more."""
+
+    def overtaken(self, stream: Stream, change: Callable[[], object]) -> None:
+        """Something happened, and was pruned before anybody looked."""
+        change()
+        gc.prune(Gate(stream), stream.chain.head().number)
+        work(stream, 0)
+
+    def draft(self, base: Link, *, force: bool) -> OvertakingDraft:
+        return OvertakingDraft(Kind.ROLLBACK, content_of(base), force, Signature(), base)
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_a_rollback_drifts_after_a_pruned_one(
+        self, stream: Stream, gate: Gate, force: bool
+    ) -> None:
+        base = gate.head()
+        self.overtaken(stream, lambda: apply(stream, "rollback", to=3))
+        # The rollback itself is below the floor now, and only its generation is left.
+        gc.prune(gate, stream.chain.head().number)
+        with pytest.raises(Drifted):
+            gate.append(self.draft(base, force=force), base)
+
+    def test_a_rollback_is_refused_after_pruned_epochs(self, stream: Stream, gate: Gate) -> None:
+        base = gate.head()
+        self.overtaken(stream, lambda: work(stream, 2))
+        gc.prune(gate, stream.chain.head().number)
+        with pytest.raises(Locked):
+            gate.append(self.draft(base, force=False), base)
+        link = gate.append(self.draft(base, force=True), base)
+        assert link
+        assert link.positions == base.positions
+        check(stream)
+
+    def test_an_epoch_is_refused_after_a_pruned_claim(self, stream: Stream, gate: Gate) -> None:
+        with gate.claim() as run:
+            self.overtaken(stream, lambda: apply(stream, "depose"))
+            gc.prune(gate, stream.chain.head().number)
+            # Nothing else moved the stream: only its writer is another one.
+            assert stream.chain.head().positions == run.link.positions
+            with pytest.raises(SplitBrainCommit, match="none-"):
+                seal(run)
+
+
+class TestHead:
+    def test_is_never_left_behind_by_a_slow_writer(self, root: Path, gate: Gate) -> None:
+        """A writer that sleeps between its link and its hint wakes up after later ones."""
+
+        class Slow(Calls):
+            slept = False
+
+            def rename(self, source: str, name: str, directory: int) -> None:
+                if name == HEAD and not self.slept:
+                    self.slept = True
+                    work(opened(root), 3, force=True)
+                super().rename(source, name, directory)
+
+        with Gate(opened(root, Slow())).claim():
+            hint = hints.read_hint(gate.stream.storage, HEAD)
+            head = gate.head()
+            assert hint == Hint.of(head)
+            assert head.number == 10
+
+    def test_a_hint_left_behind_by_a_killed_writer_is_no_damage_after_a_prune(
+        self, root: Path, gate: Gate
+    ) -> None:
+        """The link that it names must not be removed while it names it."""
+        storage = gate.stream.storage
+        hints.write_hint(storage, HEAD, Hint.of(gate.stream.chain.read(2)))
+        gc.prune(gate, 4)
+        hints.write_hint(storage, HEAD, Hint.of(gate.stream.chain.read(4)))
+        gc.sweep(gate.stream)
+        assert gate.head().number == 6
+        gc.prune(gate, 5)
+        assert numbers(root) == [5, 6, 7]
+        go_on(gate.stream)
+        check(gate.stream)
+
+    def test_a_sweep_does_not_remove_the_link_that_the_hint_names(
+        self, root: Path, gate: Gate
+    ) -> None:
+        head = gate.head()
+        gate.append(PruneDraft(4, Signature(), {}), head)
+        # As by a writer of link 2 that was killed after this.
+        hints.write_hint(gate.stream.storage, HEAD, Hint.of(gate.stream.chain.read(2)))
+        gc.sweep(gate.stream)
+        assert numbers(root) == [4, 5, 6]
+        assert gate.head().number == 6
+
+    def test_opening_a_chain_does_not_take_later_links_for_a_lost_backup(
+        self, root: Path, gate: Gate
+    ) -> None:
+        """Somebody appends between the look at the chain and the look at the home."""
+
+        class Overtaken(Calls):
+            calls = 0
+            at = -1
+
+            def about_to(self, call: str, name: str) -> None:
+                self.calls += 1
+                if self.calls == self.at:
+                    work(opened(root), 1)
+                    gc.prune(Gate(opened(root)), 5)
+
+        count = Overtaken()
+        Gate(opened(root, count)).head()
+        for number in range(1, count.calls + 1):
+            calls = Overtaken()
+            calls.at = number
+            before = gate.head().number
+            assert Gate(opened(root, calls)).head().number >= before
+
+    def test_a_genesis_without_hint_is_not_taken_for_damage_while_others_go_on(
+        self, root: Path
+    ) -> None:
+        shutil.rmtree(root)
+        # The calls up to where the hint is written; what follows is the same with a hint.
+        for number in range(20):
+            made(root)
+            (root / NAME / HEAD).unlink()
+
+            def on_call(at: int, _call: str, number: int = number) -> None:
+                if at == number:
+                    work(opened(root), 1)
+                    gc.prune(Gate(opened(root)), 2)
+
+            process = Disk(root).process(on_call)
+            Gate(opened(root, process)).head()
+            check(opened(root))
+            shutil.rmtree(root)
+            assert len(process.made) > number
+
+    def test_an_old_backup_is_refused(self, root: Path, stream: Stream) -> None:
+        shutil.copytree(root / NAME, root.parent / "backup")
+        work(stream, 1)
+        shutil.rmtree(root / NAME)
+        shutil.copytree(root.parent / "backup", root / NAME)
+        with pytest.raises(ChainShort, match="old backup"):
+            work(opened(root), 1)
+
+    def test_another_stream_in_its_place_is_refused(self, root: Path, stream: Stream) -> None:
+        other = made(root.parent / "other", epochs=5)
+        shutil.rmtree(root / NAME)
+        shutil.copytree(other.uri, root / NAME)
+        with pytest.raises(ChainDamaged, match="another stream"):
+            work(opened(root), 1)
+
+
+class TestRecovery:
+    def test_gives_the_last_included_sequence(self, stream: Stream) -> None:
+        found = recover(stream)
+        assert (found.sequence, found.resume_at) == (4 * 2 * STEP, 4 * 2 * STEP + 1)
+        assert (found.positions, found.link) == (at(12, 12), 5)
+        apply(stream, "rollback", to=3)
+        assert recover(stream).sequence == 2 * 2 * STEP
+        assert recover(stream).positions == at(6, 6)
+
+    def test_never_from_nothing(self, root: Path, stream: Stream) -> None:
+        (root / NAME / HEAD).unlink()
+        with pytest.raises(HeadDamaged):
+            recover(stream)
+        with pytest.raises(NotFound):
+            recover(opened(make_home(root.parent / "empty")))
+
+    def test_a_checkpoint_is_due_when_the_sequence_is_reached(self, stream: Stream) -> None:
+        head = stream.chain.head()
+        schedule = Schedule(events=10)
+        assert schedule.next_sequence(head) == 34
+        due = [schedule.is_due(head, sequence, 0.0) for sequence in (24, 25, 33, 34, 35, 99)]
+        assert due == [False, False, False, True, True, True]
+
+    def test_or_the_time_has_come_but_never_for_nothing_new(self, stream: Stream) -> None:
+        head = stream.chain.head()
+        schedule = Schedule(events=10, seconds=5)
+        assert schedule.next_time(head) == head.created_at + 5
+        now = head.created_at
+        assert not schedule.is_due(head, 25, now + 4.9)
+        assert schedule.is_due(head, 25, now + 5)
+        assert not schedule.is_due(head, 24, now + 99)
+        assert schedule.is_due(head, 34, now)
+        assert Schedule().is_due(head, 25, now)
+        assert not Schedule().is_due(head, 24, now)
+        assert not Schedule(seconds=5).is_due(head, 99, now)
+
+    def test_each_stream_has_its_own_interval(self, root: Path, stream: Stream) -> None:
+        other = made(root.parent / "other", epochs=1)
+        ours, theirs = Schedule(events=10), Schedule(events=3)
+        assert ours.next_sequence(stream.chain.head()) == 34
+        assert theirs.next_sequence(other.chain.head()) == 9
+
+
+class TestRetention:
+    def test_keeps_so_many_of_the_newest(self, stream: Stream) -> None:
+        head = stream.chain.head()
+        assert [Retention(n).floor(stream, head) for n in (0, 1, 2, 6, 7, 99)] == [5, 5, 4, 0, 0, 0]
+
+    def test_keeps_what_is_young_enough(self, stream: Stream, monkeypatch: Any) -> None:
+        start = stream.chain.head().created_at
+        for hour in range(1, 6):
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "time", lambda hour=hour: start + hour * 3600)
+                rebalance(stream)
+        head = stream.chain.head()
+        now = start + 5 * 3600
+        # Links 6 to 10 are of hours 1 to 5; of exactly the age is young enough.
+        floors = [Retention(1, h * 3600).floor(stream, head, now) for h in (0.5, 1, 2, 2.5, 4)]
+        assert floors == [10, 9, 8, 8, 6]
+        assert Retention(4, 3600).floor(stream, head, now) == 7, "whichever keeps more"
+        assert Retention(1, 1e9).floor(stream, head, now) == 0
+
+    def test_prune_is_strictly_less(self, root: Path, gate: Gate) -> None:
+        link = gc.prune(gate, 3)
+        assert link
+        assert (link.floor, link.kind) == (3, Kind.PRUNE)
+        assert numbers(root) == [3, 4, 5, 6]
+        assert gc.prune(gate, 3) is None
+        assert gc.prune(gate, 1) is None
+        check(gate.stream)
+
+    def test_the_head_is_always_kept(self, root: Path, gate: Gate) -> None:
+        gc.prune(gate, 999)
+        assert numbers(root) == [5, 6]
+        go_on(gate.stream)
+        check(gate.stream)
+
+    def test_blobs_of_kept_links_stay_whatever_the_grace(self, gate: Gate) -> None:
+        work(gate.stream, 40)
+        compact(gate)
+        gc.prune(gate, 20, grace=-1)
+        check(gate.stream)
+        for number in range(20, gate.head().number + 1):
+            check_counted(gate.stream, gate.stream.chain.read(number))
+        gc.prune(gate, 999, grace=-1)
+        swept = gc.sweep(gate.stream, grace=-1)
+        assert not swept.blobs
+        check(gate.stream)
+        go_on(gate.stream)
+
+    def test_orphans_stay_for_the_grace_period(self, gate: Gate) -> None:
+        orphan = gate.stream.blobs.put(b"of a crashed attempt")
+        assert not gc.sweep(gate.stream).blobs
+        gate.stream.blobs.check(orphan)
+        old = time.time() - gc.GRACE - 60
+        os.utime(Path(gate.stream.uri) / orphan.key, (old, old))
+        assert gc.sweep(gate.stream, dry_run=True).blobs == 1
+        gate.stream.blobs.check(orphan)
+        # Whoever needs it again now finds it young.
+        gate.stream.blobs.put(b"of a crashed attempt")
+        assert not gc.sweep(gate.stream).blobs
+        os.utime(Path(gate.stream.uri) / orphan.key, (old, old))
+        assert gc.sweep(gate.stream).blobs == 1
+        check(gate.stream)
+
+    def test_what_a_living_writer_finishes_meanwhile_is_no_matter(
+        self, root: Path, gate: Gate, monkeypatch: Any
+    ) -> None:
+        """A temporary file is seen, and has its name by the time it is looked at."""
+        seen = [StorageEntry(".sg-0.tmp", "file")]
+        found = LocalStorage.list
+
+        def listed(
+            storage: LocalStorage, key: str = "", *, temporary: bool = False
+        ) -> list[StorageEntry]:
+            return seen if temporary else found(storage, key)
+
+        monkeypatch.setattr(LocalStorage, "list", listed)
+        assert not gc.sweep(gate.stream).temporary
+        assert errors_of(gate.stream) == []
+
+    def test_locks_of_living_runs_stay(self, root: Path, gate: Gate) -> None:
+        with gate.claim() as first, Gate(opened(root)).claim(force=True) as second:
+            gc.sweep(gate.stream, grace=-1)
+            left = {path.name for path in (root / NAME / "locks").glob("run-*")}
+            assert left == {f"run-{first.id}.lock", f"run-{second.id}.lock"}
+            with pytest.raises(Locked), gate.claim():
+                pass
+
+    def test_a_lock_that_is_taken_while_it_is_swept_stays_a_lock(
+        self, root: Path, gate: Gate, monkeypatch: Any
+    ) -> None:
+        """Otherwise the run would not be seen to be alive."""
+        monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
+        run = uuid.UUID(int=7).hex
+        lock = gate.stream.run_lock(run)
+        with lock.hold():
+            pass
+        held = []
+
+        def old(*arguments: Any) -> Iterator[Path]:
+            yield lock.path
+            entered = lock.hold(timeout=0)
+            entered.__enter__()
+            held.append(entered)
+
+        monkeypatch.setattr(gc, "old_run_locks", old)
+        gc.sweep(gate.stream, grace=-1)
+        assert lock.is_held()
+        held[0].__exit__(None, None, None)
+
+
+def test_streams_are_isolated(root: Path) -> None:
+    first = opened(root)
+    begin(first)
+    (root / "other").mkdir()
+    home = LocalStorage(root)
+    second = Stream(LocalStorage(root / "other"), home, "other")
+    begin(second)
+    with Gate(first).claim() as one, Gate(second).claim() as two:
+        seal(one)
+        seal(two)
+        seal(two)
+        apply(second, "rollback", to=2, force=True)
+        gc.prune(Gate(second), 3, grace=-1)
+        seal(one)
+        with pytest.raises(StaleGeneration):
+            seal(two)
+    assert offsets_of(check(first)) == {0: 2 * STEP, 1: 2 * STEP}
+    assert offsets_of(check(second)) == {0: STEP, 1: STEP}
+    assert first.chain.head().stream_id != second.chain.head().stream_id
+
+
+class TestCollectLock:
+    def test_excludes_appending_and_the_other_way(self, root: Path, gate: Gate) -> None:
+        hasty = opened(root, patience=0)
+        # Who has nothing to remove need not wait.
+        gate.stream.blobs.put(b"an orphan")
+        with gate.stream.collecting():
+            with pytest.raises(Locked, match="collect"):
+                work(hasty, 1)
+            with pytest.raises(Locked, match="collect"):
+                gc.sweep(hasty, grace=0)
+        with gate.stream.referring():
+            with pytest.raises(Locked, match="collect"):
+                gc.sweep(hasty, grace=0)
+            work(hasty, 1)
+        check(gate.stream)
+
+    def test_an_exclusive_waiter_gets_its_turn_among_overlapping_shared_holders(
+        self, root: Path
+    ) -> None:
+        lock = opened(root).lock("collect")
+        stop = threading.Event()
+        overlaps: list[bool] = []
+
+        def share(number: int) -> None:
+            while not stop.is_set():
+                with lock.hold_in_turn(LockMode.SHARED, 20):
+                    held[number] = True
+                    overlaps.append(sum(held) > 1)
+                    time.sleep(0.03)
+                    held[number] = False
+
+        held = [False] * 4
+        threads = [threading.Thread(target=share, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            while sum(overlaps) < 20:
+                time.sleep(0.01)
+            for _ in range(5):
+                with lock.hold_in_turn(LockMode.EXCLUSIVE, 10):
+                    assert not any(held)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        # Without turns the shared ones would have held it without a gap.
+        assert sum(overlaps) > len(overlaps) // 2
+
+    def test_plain_holders_starve_an_exclusive_one(self, root: Path) -> None:
+        """What turns are for: the same without them does not get through."""
+        lock = opened(root).lock("collect")
+        turn = lock.hold_in_turn(LockMode.EXCLUSIVE, 0)
+        with lock.hold(LockMode.SHARED), pytest.raises(Locked), turn:
+            pytest.fail("held together with a shared holder")
+
+
+class TestJournal:
+    @pytest.fixture
+    def journal(self, stream: Stream) -> StreamJournal:
+        return StreamJournal(stream)
+
+    def plan(self, journal: StreamJournal, operation: str, **change: Any) -> Plan:
+        return journal.plan(StreamChange(operation, **change).to_work())
+
+    def test_rollback_restores_everything_at_a_new_generation(
+        self, stream: Stream, journal: StreamJournal
+    ) -> None:
+        with Gate(stream).claim() as run:
+            seal(run, watermark_ns=99)
+        aim = stream.chain.read(3)
+        entry = apply(stream, "rollback", to=3)
+        head = check(stream)
+        assert entry.id == f"{NAME}@{head.number}"
+        assert (head.number, head.generation, head.epoch) == (8, 2, 5)
+        assert content_of(head) | {"lineage": 0} == content_of(aim) | {"lineage": 0}
+        assert head.lineage == ((0, 3), (8, 8))
+        assert head.includes(3)
+        assert not head.includes(4)
+        assert head.watermark_ns is None
+        go_on(stream)
+        check(stream)
+
+    def test_rollback_to_where_it_is_does_nothing(self, journal: StreamJournal) -> None:
+        assert self.plan(journal, "rollback", to=5).actions == ()
+
+    @pytest.mark.parametrize("to", [6, 99, 1])
+    def test_rollback_to_what_is_not_there_is_refused(
+        self, stream: Stream, journal: StreamJournal, to: int
+    ) -> None:
+        gc.prune(Gate(stream), 2)
+        with pytest.raises(CannotGoBack, match=f"link {to}" if to != 6 else "link 6|"):
+            self.plan(journal, "rollback", to=to if to != 6 else 7)
+
+    def test_a_living_job_refuses_it_and_force_wins(
+        self, stream: Stream, journal: StreamJournal
+    ) -> None:
+        with Gate(stream).claim(app="job") as run:
+            plan = self.plan(journal, "rollback", to=3)
+            with pytest.raises(Locked, match=run.id):
+                journal.preflight(plan)
+            with pytest.raises(Locked, match=run.id):
+                journal.apply(plan, APPROVAL)
+            assert stream.chain.head().generation == 1
+            apply(stream, "rollback", to=3, force=True)
+            with pytest.raises(StaleGeneration):
+                seal(run)
+        check(stream)
+
+    def test_a_plan_that_is_forced_still_applies_while_a_job_seals(
+        self, stream: Stream, journal: StreamJournal
+    ) -> None:
+        with Gate(stream).claim() as run:
+            plan = self.plan(journal, "rollback", to=3, force=True)
+            for _ in range(3):
+                seal(run)
+                journal.preflight(plan)
+            journal.apply(plan, APPROVAL)
+            with pytest.raises(StaleGeneration):
+                seal(run)
+        assert offsets_of(check(stream)) == {0: 6, 1: 6}
+
+    @pytest.mark.parametrize(
+        "between",
+        [
+            lambda stream: work(stream, 1),
+            lambda stream: apply(stream, "rollback", to=2),
+            lambda stream: work(stream, 1) and apply(stream, "rollback", to=5),
+        ],
+        ids=["a job went on", "a rollback", "there and back"],
+    )
+    def test_drift(
+        self, stream: Stream, journal: StreamJournal, between: Callable[[Stream], object]
+    ) -> None:
+        plan = self.plan(journal, "rollback", to=3)
+        between(stream)
+        head = stream.chain.head()
+        with pytest.raises(Drifted):
+            journal.apply(plan, APPROVAL)
+        assert stream.chain.head().digest == head.digest
+
+    @pytest.mark.parametrize(
+        "between",
+        [compact, lambda gate: gc.prune(gate, 2), lambda gate: rebalance(gate.stream)],
+        ids=["compact", "prune", "rebalance"],
+    )
+    def test_no_drift(
+        self, stream: Stream, journal: StreamJournal, between: Callable[[Gate], object]
+    ) -> None:
+        plan = self.plan(journal, "rollback", to=3)
+        between(Gate(stream))
+        journal.apply(plan, APPROVAL)
+        assert offsets_of(check(stream)) == {0: 6, 1: 6}
+
+    def test_reset_without_a_dedup_log_is_refused(self, journal: StreamJournal) -> None:
+        with pytest.raises(NeedsDedup, match="count again") as caught:
+            self.plan(journal, "reset", positions=at(3))
+        assert "--reprocess" in caught.value.hint
+
+    def test_reset_with_a_dedup_log_keeps_what_was_counted(self, root: Path) -> None:
+        stream = made(root.parent / "dedup", epochs=4, dedup=True)
+        entry = apply(stream, "reset", positions=at(3))
+        assert entry.kind == "reset"
+        head = check(stream)
+        assert (offsets_of(head), counted_of(head)) == ({0: 3, 1: 12}, {0: 12, 1: 12})
+        assert head.generation == 2
+        work(stream, 4)
+        head = check(stream)
+        assert (offsets_of(head), counted_of(head)) == ({0: 15, 1: 24}, {0: 15, 1: 24})
+        plan = StreamJournal(stream).plan_undo(None)
+        assert "Gives up" in " ".join(plan.consequences)
+        StreamJournal(stream).apply(plan, APPROVAL)
+        assert offsets_of(check(stream)) == {0: 12, 1: 12}
+
+    def test_undo_of_a_rollback(self, stream: Stream, journal: StreamJournal) -> None:
+        before = stream.chain.head()
+        apply(stream, "rollback", to=3)
+        plan = journal.plan_undo(None)
+        assert "Brings back 12 events" in " ".join(plan.consequences)
+        assert "Gives up" not in " ".join(plan.consequences)
+        entry = journal.apply(plan, APPROVAL)
+        head = check(stream)
+        assert content_of(head) | {"lineage": 0} == content_of(before) | {"lineage": 0}
+        assert (head.generation, head.lineage) == (3, ((0, 5), (7, 7)))
+        undone = [each for each in journal.history() if each.id == f"{NAME}@6"]
+        assert [each.undo for each in undone] == [f"undone by {entry.id}"]
+        with pytest.raises(NotFound, match="all changes are undone"):
+            journal.plan_undo(None)
+
+    def test_undo_says_what_it_gives_up(self, stream: Stream, journal: StreamJournal) -> None:
+        apply(stream, "rollback", to=3)
+        work(stream, 1)
+        plan = journal.plan_undo(f"{NAME}@6")
+        told = " ".join(plan.consequences)
+        assert "Gives up what was sealed since link 3: 6 events" in told
+        assert "Brings back 12 events" in told
+        journal.apply(plan, APPROVAL)
+        assert offsets_of(check(stream)) == {0: 12, 1: 12}
+
+    @pytest.mark.parametrize("name", ["clicks@0", "clicks@1", "clicks@2", "nonsense"])
+    def test_what_cannot_be_undone_is_told(self, journal: StreamJournal, name: str) -> None:
+        with pytest.raises(NotFound, match=name):
+            journal.plan_undo(name)
+
+    def test_a_saved_plan_applied_twice_is_once(
+        self, root: Path, stream: Stream, journal: StreamJournal
+    ) -> None:
+        place = str(root.parent / "plan.json")
+        saved_plan.save(self.plan(journal, "rollback", to=3), place, "a test", 3600)
+        saved = saved_plan.load(place)
+
+        def act() -> Entry:
+            reviewed = review(journal, saved)
+            if isinstance(reviewed, Entry):
+                return reviewed
+            return journal.apply(reviewed, replace(APPROVAL, plan_digest=saved.digest))
+
+        first = act()
+        work(stream, 1)
+        assert act().id == first.id
+        assert stream.chain.head().generation == 2
+        journal.apply(journal.plan_undo(None), APPROVAL)
+        with pytest.raises(Drifted, match="undone by"):
+            act()
+        check(stream)
+
+    def test_a_saved_forced_plan_holds_while_a_job_seals(
+        self, root: Path, stream: Stream, journal: StreamJournal
+    ) -> None:
+        with Gate(stream).claim() as run:
+            place = str(root.parent / "plan.json")
+            plan = self.plan(journal, "rollback", to=3, force=True)
+            saved_plan.save(plan, place, "a test", 3600)
+            seal(run)
+            reviewed = review(journal, saved_plan.load(place))
+            assert isinstance(reviewed, Plan)
+            journal.apply(reviewed, APPROVAL)
+        assert offsets_of(check(stream)) == {0: 6, 1: 6}
+
+    def test_history_tells_of_changes_and_not_of_epochs(
+        self, stream: Stream, journal: StreamJournal
+    ) -> None:
+        apply(stream, "rollback", to=3, reason="because")
+        apply(stream, "compact")
+        apply(stream, "prune", to=2)
+        kinds = [entry.kind for entry in journal.history()]
+        assert kinds == ["prune", "compact", "rollback"]
+        assert [entry.reason for entry in journal.history()] == ["a test", "a test", "because"]
+
+
+class TestCompact:
+    def test_keeps_the_state_and_what_was_sealed_since(self, gate: Gate) -> None:
+        base = gate.head()
+        work(gate.stream, 2)
+        link = compact(gate)
+        assert link
+        assert (link.kind, link.state.deltas, link.positions) == (Kind.COMPACT, (), at(18, 18))
+        assert link.partials is None
+        assert compact(gate) is None
+        assert base.generation == link.generation
+        check(gate.stream)
+
+    def test_drops_when_its_inputs_are_gone(self, gate: Gate) -> None:
+        base = gate.head()
+        draft = CompactDraft(base.state, gate.stream.blobs.put(b""), Signature(), {})
+        apply(gate.stream, "rollback", to=3)
+        assert gate.append(draft, base) is None
+        assert gate.head().kind is Kind.ROLLBACK
+
+
+def test_fenced_errors_have_one_exit_code() -> None:
+    fenced = (SplitBrainCommit, StaleGeneration, StaleVersion, WriterStopped)
+    assert all(issubclass(each, Fenced) for each in fenced)
+    assert {each.exit_code for each in fenced} == {13}
+
+
+def test_reprocessing_after_a_replay_takes_back_what_was_counted(tmp_path: Path) -> None:
+    """Positions below the wanted ones do not mean that nothing beyond them was counted."""
+    stream = made(tmp_path / "home", epochs=4, dedup=True)
+    counted = stream.chain.head().sequence
+    apply(stream, "reset", positions=at(0, 0))
+    head = work(stream, 4)
+    assert head.sequence == counted, "all of it was seen before"
+    found = stream.chain.read(link_before(stream, head, at(6, 6)))
+    assert (offsets_of(found), found.sequence) == ({0: 6, 1: 6}, 12)
