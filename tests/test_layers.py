@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     ("errors",),
     ("units", "process"),
-    ("codec", "storage", "locks", "identity"),
+    ("codec", "locks", "storage", "identity"),
     ("findings", "positions"),
     ("plan", "saved_plan", "lag", "config"),
     ("journal", "reset"),

@@ -8,7 +8,7 @@ from sluicegate.journal import Journal
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.offsets.journal import StoreJournal
 from sluicegate.offsets.legacy import refuse_reference
-from sluicegate.storage import local_root, open_storage
+from sluicegate.storage import canonical_uri, open_storage
 from sluicegate.target import Target
 
 
@@ -23,14 +23,14 @@ def open_journal(
     """The journal of a target; of one consumer, where it has several; with a sink, if it is one."""
     if target.kind is TargetKind.OFFSET_STORE:
         refuse_reference(open_storage(target.uri, read_only=True))
-        store = LockFileOffsetStore.open(_absolute(target.uri), read_only=read_only)
+        store = LockFileOffsetStore.open(canonical_uri(target.uri), read_only=read_only)
         return StoreJournal(store, name=target.configured_name, consumer=consumer)
     if target.kind is TargetKind.SPARK_CHECKPOINT:
         from sluicegate.checkpoint.journal import CheckpointJournal
 
         return CheckpointJournal(
-            open_storage(_absolute(target.uri), read_only=read_only),
-            sink=open_storage(_absolute(sink), read_only=read_only) if sink else None,
+            open_storage(canonical_uri(target.uri), read_only=read_only),
+            sink=open_storage(canonical_uri(sink), read_only=read_only) if sink else None,
             name=target.configured_name,
             writer_gone=writer_gone,
         )
@@ -38,7 +38,7 @@ def open_journal(
         from sluicegate.stream.journal import StreamJournal
         from sluicegate.stream.stream import open_stream
 
-        stream = open_stream(_absolute(target.uri), read_only=read_only)
+        stream = open_stream(canonical_uri(target.uri), read_only=read_only)
         return StreamJournal(stream, name=target.configured_name)
     if target.kind is TargetKind.ASSIGNMENT_FILE:
         from sluicegate.shards.journal import FileJournal
@@ -50,7 +50,3 @@ def open_journal(
         hint="name a stream, an offset store, a Spark checkpoint or an assignment file",
         place=target.uri,
     )
-
-
-def _absolute(uri: str) -> str:
-    return str(local_root(uri).absolute())

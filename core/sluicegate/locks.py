@@ -15,13 +15,13 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from shlex import quote
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from sluicegate import units
 from sluicegate.errors import Locked, NotFound, StorageFailed
@@ -65,15 +65,57 @@ class Holder:
         return self.who.fields() | {"since": self.since, "mode": self.mode}
 
 
+class Lock(Protocol):
+    """A lock between processes, of any kind of storage."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+
+    def hold(
+        self, mode: LockMode = LockMode.EXCLUSIVE, timeout: float = 10.0, *, note: bool = True
+    ) -> AbstractContextManager[None]:
+        """Hold it for the length of a `with` block, or raise `Locked` with the evidence."""
+
+    def hold_in_turn(self, mode: LockMode, timeout: float = 10.0) -> AbstractContextManager[None]:
+        """Like `hold`, for those who must not starve: who came first gets it first."""
+
+    def was_held(self) -> bool:
+        """Whether anybody ever held it."""
+
+    def is_held(self) -> bool:
+        """Whether anybody holds it, found out by trying."""
+
+    def holders(self) -> list[Holder]:
+        """The notes of those who hold it, longest first; empty when nobody does."""
+
+    def remove(self, timeout: float = 0.0) -> None:
+        """Hold it, and remove what is left of it: for locks that nobody waits for any more."""
+
+
 class FileLock:
     """One lock file; `hold` takes it, `holders` says who has it.
 
     Two `FileLock`s exclude each other within one process too. A forked child does not inherit
-    what its parent holds.
+    what its parent holds. `make_directory` is called before the first is made in a directory that
+    is not there.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, make_directory: Callable[[], None] | None = None) -> None:
         self.path = path
+        self._make_directory = make_directory
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def was_held(self) -> bool:
+        return self.path.exists()
+
+    def remove(self, timeout: float = 0.0) -> None:
+        # Inside it: whoever takes it now would hold a lock that nobody can see.
+        with self.hold(timeout=timeout, note=False):
+            self.path.unlink(missing_ok=True)
 
     @contextmanager
     def hold(
@@ -105,7 +147,7 @@ class FileLock:
         holders are many and short here, and leave no note.
         """
         deadline = time.monotonic() + timeout
-        turn = FileLock(self.path.with_suffix(".turn" + SUFFIX))
+        turn = FileLock(self.path.with_suffix(".turn" + SUFFIX), self._make_directory)
         with ExitStack() as stack:
             with turn.hold(timeout=timeout):
                 left = max(0.0, deadline - time.monotonic())
@@ -176,7 +218,13 @@ class FileLock:
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            return os.open(self.path, flags, 0o666)
+            try:
+                return os.open(self.path, flags, 0o666)
+            except FileNotFoundError:
+                if self._make_directory is None:
+                    raise
+                self._make_directory()
+                return os.open(self.path, flags, 0o666)
         except PermissionError as e:
             # Made by another user, such as root. flock(2) needs no more than this, but on NFS.
             with suppress(OSError):

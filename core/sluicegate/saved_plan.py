@@ -27,7 +27,7 @@ from sluicegate.errors import (
 )
 from sluicegate.plan import Action, Choice, Plan, Precondition, Subject
 from sluicegate.process import myself
-from sluicegate.storage import LocalStorage, local_root
+from sluicegate.storage import LocalStorage, local_root, open_beside
 from sluicegate.units import parse_moment
 
 SCHEMA = "sluicegate.saved-plan"
@@ -100,7 +100,8 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
     path = local_root(place).absolute()
     if not path.parent.is_dir():
         raise NotFound(f"there is no directory {path.parent}", hint="check the path", place=place)
-    if not LocalStorage(path.parent).put_if_absent(path.name, _rendered(document)):
+    beside, name = open_beside(place)
+    if not beside.put_if_absent(name, _rendered(document)):
         raise SluicegateError(
             f"{place} exists already; a plan never overwrites a file",
             hint="name another file with --plan-out, or remove that one",

@@ -10,7 +10,7 @@ from sluicegate.config import Config, NamedStream, NamedTarget
 from sluicegate.detection import TargetKind, detect, is_directory
 from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat, UsageError
 from sluicegate.findings import Finding, Severity, has_errors, rule
-from sluicegate.storage import local_root, open_storage
+from sluicegate.storage import joined_uri, local_root, open_storage
 
 # As `chain.hint` names them.
 _HINT = ".head"
@@ -186,7 +186,7 @@ def _all_named(config: Config) -> Iterator[NamedTarget | NamedStream]:
 
 
 def _uri_of(named: NamedTarget | NamedStream, home: str) -> str:
-    return named.uri if isinstance(named, NamedTarget) else str(local_root(home) / named.name)
+    return named.uri if isinstance(named, NamedTarget) else joined_uri(home, named.name)
 
 
 def _looks_like_path(word: str) -> bool:

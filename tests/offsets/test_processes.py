@@ -296,7 +296,7 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_consumers_do_not_block_each_other(root: Path) -> None:
     store = LockFileOffsetStore(LocalStorage(root), patience=0)
-    with holder(store.lock(CONSUMER).path):
+    with holder(Path(store.lock(CONSUMER).place)):
         done = store.save("shipping", Position("orders", 0, 5))
         assert done.record
         with pytest.raises(Locked):
@@ -307,7 +307,7 @@ def test_consumers_do_not_block_each_other(root: Path) -> None:
 def test_readers_do_not_wait_for_a_writer(root: Path) -> None:
     store = LockFileOffsetStore(LocalStorage(root), patience=0)
     store.save(CONSUMER, Position("orders", 0, 5))
-    with holder(store.lock(CONSUMER).path):
+    with holder(Path(store.lock(CONSUMER).place)):
         fresh = LockFileOffsetStore(LocalStorage(root), patience=0)
         record = fresh.load(CONSUMER)
         assert record
@@ -317,7 +317,7 @@ def test_readers_do_not_wait_for_a_writer(root: Path) -> None:
 
 def test_a_held_lock_is_told_with_evidence_after_the_patience(root: Path) -> None:
     store = LockFileOffsetStore(LocalStorage(root), patience=0.5)
-    with holder(store.lock(CONSUMER).path) as process:
+    with holder(Path(store.lock(CONSUMER).place)) as process:
         started = time.monotonic()
         with pytest.raises(Locked) as caught:
             store.save(CONSUMER, Position("orders", 0, 5))
@@ -335,7 +335,7 @@ def test_a_held_lock_is_told_with_evidence_after_the_patience(root: Path) -> Non
 
 def test_a_killed_holder_does_not_block_the_next_commit(root: Path) -> None:
     store = LockFileOffsetStore(LocalStorage(root), patience=30)
-    with holder(store.lock(CONSUMER).path) as process:
+    with holder(Path(store.lock(CONSUMER).place)) as process:
         process.kill()
         process.wait()
         done = store.save(CONSUMER, Position("orders", 0, 5))

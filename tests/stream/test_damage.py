@@ -593,10 +593,12 @@ def test_files_that_are_no_part_of_the_stream(lab: Lab, way: str) -> None:
         with pytest.raises(StorageFailed):
             streams.work(lab.stream(), 1)
         with pytest.raises(StorageFailed, match="cannot be remembered"):
-            verify(lab.stream(), Reading(max_duration=60.0))
+            verify(lab.stream(), Reading(max_duration=60.0, notes=lab.stream().storage))
     else:
         check_well(lab)
-        assert not verify(lab.stream(), Reading(max_duration=60.0)).resume
+        assert not verify(
+            lab.stream(), Reading(max_duration=60.0, notes=lab.stream().storage)
+        ).resume
 
 
 SEVERAL = {

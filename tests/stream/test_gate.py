@@ -815,7 +815,7 @@ class TestRetention:
         held = []
 
         def old(*arguments: Any) -> Iterator[Path]:
-            yield lock.path
+            yield Path(lock.place)
             entered = lock.hold(timeout=0)
             entered.__enter__()
             held.append(entered)

@@ -15,7 +15,7 @@ import pytest
 
 from sluicegate.errors import NotFound, StorageFailed, UsageError
 from sluicegate.findings import Severity, has_errors
-from sluicegate.storage import Entry, LocalStorage
+from sluicegate.storage import Entry, LocalStorage, open_storage
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import rules
 from sluicegate.stream import snapshot as links
@@ -30,6 +30,7 @@ from sluicegate.stream.snapshot import Kind, Link, has, key_of, merged, shown, s
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import CURSOR, Reading, Subset, verify
 from sluicegate.stream.writer import Gate
+from tests import tree
 from tests.stream import streams
 
 DAY = 24 * 3600.0
@@ -221,14 +222,17 @@ def test_a_budget_is_resumed_and_comes_to_its_end(home: Path) -> None:
     stream = streams.made(home, epochs=4)
     every = len(every_blob(stream))
     for _ in range(every - 1):
-        result = verify(stream, Reading(max_duration=0.0))
+        result = verify(stream, Reading(max_duration=0.0, notes=open_storage(stream.uri)))
         assert (result.resume, result.read_blobs, result.last_complete) == (True, 1, None)
-    result = verify(stream, Reading(max_duration=0.0))
+    result = verify(stream, Reading(max_duration=0.0, notes=open_storage(stream.uri)))
     assert (result.resume, result.read_blobs) == (False, 1)
     assert result.last_complete
-    again = verify(stream, Reading(max_duration=0.0))
+    again = verify(stream, Reading(max_duration=0.0, notes=open_storage(stream.uri)))
     assert (again.resume, again.last_complete) == (True, result.last_complete)
-    assert verify(stream, Reading(max_duration=60.0)).read_blobs == every - 1
+    assert (
+        verify(stream, Reading(max_duration=60.0, notes=open_storage(stream.uri))).read_blobs
+        == every - 1
+    )
 
 
 def test_damage_is_found_whatever_the_budget(home: Path) -> None:
@@ -236,14 +240,17 @@ def test_damage_is_found_whatever_the_budget(home: Path) -> None:
     every = sorted(every_blob(stream))
     bad = next(ref for ref in reversed(every) if ref.size > 1000)
     (home / streams.NAME / bad.key).write_bytes(bytes(bad.size))
-    found = [codes(stream, Reading(max_duration=0.0)) for _ in every]
+    found = [
+        codes(stream, Reading(max_duration=0.0, notes=open_storage(stream.uri))) for _ in every
+    ]
     assert found.count([rules.BLOB_DAMAGED.code]) == 1
     assert found.count([]) == len(every) - 1
 
 
 def test_each_subset_has_its_own_place(home: Path) -> None:
     stream = streams.made(home, epochs=6)
-    first, second = (Reading(Subset(p, 2), 0.0) for p in (1, 2))
+    notes = open_storage(stream.uri)
+    first, second = (Reading(Subset(p, 2), 0.0, notes) for p in (1, 2))
     for _ in range(sum(first.subset.has(ref) for ref in every_blob(stream)) - 1):
         assert verify(stream, first).resume
     # The other part begins at its own beginning, and neither is the whole.
@@ -255,10 +262,12 @@ def test_each_subset_has_its_own_place(home: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"nonsense", bytes(5000)])
 def test_a_damaged_cursor_only_costs_work(home: Path, content: bytes) -> None:
     stream = streams.made(home, epochs=2)
-    verify(stream, Reading(max_duration=0.0))
+    verify(stream, Reading(max_duration=0.0, notes=open_storage(stream.uri)))
     (home / streams.NAME / CURSOR).write_bytes(content)
     assert codes(stream) == []
-    assert verify(stream, Reading(max_duration=60.0)).read_blobs == len(every_blob(stream))
+    assert verify(
+        stream, Reading(max_duration=60.0, notes=open_storage(stream.uri))
+    ).read_blobs == len(every_blob(stream))
 
 
 def test_where_nothing_can_be_remembered_nothing_is_read(home: Path) -> None:
@@ -266,10 +275,25 @@ def test_where_nothing_can_be_remembered_nothing_is_read(home: Path) -> None:
     (home / streams.NAME / CURSOR).mkdir()
     read: list[int] = []
     with pytest.raises(StorageFailed, match="cannot be remembered") as told:
-        verify(stream, Reading(max_duration=60.0), lambda done, _: read.append(done))
+        verify(
+            stream,
+            Reading(max_duration=60.0, notes=open_storage(stream.uri)),
+            lambda done, _: read.append(done),
+        )
     assert "--max-duration" in told.value.hint
     assert read == []
     assert codes(stream, Reading()) == []
+
+
+def test_a_check_of_what_is_opened_to_be_read_writes_nothing(home: Path) -> None:
+    streams.made(home, epochs=2)
+    stream = open_stream(str(home / streams.NAME), read_only=True)
+    before = tree.load(home)
+    assert verify(stream, Reading(max_duration=60.0)).read_blobs == len(every_blob(stream))
+    assert tree.load(home) == before
+    with pytest.raises(StorageFailed, match="cannot be remembered"):
+        verify(stream, Reading(max_duration=60.0, notes=stream.storage))
+    assert tree.load(home) == before
 
 
 def test_progress_reaches_the_total(home: Path) -> None:

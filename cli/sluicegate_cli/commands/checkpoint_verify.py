@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from sluicegate.checkpoint.verify import verify
 from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import Finding, Severity, has_errors
+from sluicegate.storage import open_storage
 from sluicegate.stream import verify as streams
 from sluicegate.stream.operations.import_v1 import read_v1
 from sluicegate.stream.verify import Reading, Subset
@@ -98,6 +100,9 @@ def _reading(read_data: bool, subset: str | None, max_duration: str | None) -> R
 
 def _verify_stream(session: Session, target: Target, reading: Reading | None) -> int:
     stream = stream_of(target)
+    if reading and reading.max_duration is not None:
+        # How far it came is remembered beside the stream, though that is only read.
+        reading = replace(reading, notes=open_storage(stream.uri))
     with session.sink.progress("reading blobs") as on_progress:
         result = streams.verify(stream, reading, on_progress)
     told = _told(result.findings) or "sound"

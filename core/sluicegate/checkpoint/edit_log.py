@@ -6,7 +6,6 @@ before anything goes; whoever finds it knows that the operation cannot be undone
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,9 +13,9 @@ from sluicegate.checkpoint.edit import HOME, Operation, Progress, list_operation
 from sluicegate.checkpoint.file_edits import Place, Roots
 from sluicegate.checkpoint.writers import LOCK
 from sluicegate.journal import Entry, undone_by
-from sluicegate.locks import FileLock
 from sluicegate.process import Who
 from sluicegate.storage import Storage, open_storage
+from sluicegate.storage.base import files_below
 
 
 def undone_operations(operations: list[Operation]) -> dict[str, str]:
@@ -74,17 +73,13 @@ def old_backups(storage: Storage, before: float) -> list[Backup]:
 
 def prune_backups(storage: Storage, before: float, by: Who) -> list[Backup]:
     """Remove them, under the lock of the checkpoint; `Locked` if somebody works on it."""
-    path = storage.local_path(LOCK)
-    assert path is not None
-    with FileLock(path).hold(timeout=0):
+    with storage.lock(LOCK).hold(timeout=0):
         gone = old_backups(storage, before)
         for each in gone:
             record = each.operation.record
             storage.put_if_absent(f"{HOME}/{record.pruned_name}", f"{by}\n".encode())
             for root in _roots(storage, each.operation).values():
-                directory = root.local_path(f"{HOME}/{record.number:020d}")
-                if directory:
-                    shutil.rmtree(directory, ignore_errors=True)
+                root.delete_all(f"{HOME}/{record.number:020d}")
     return gone
 
 
@@ -94,7 +89,6 @@ def _roots(storage: Storage, operation: Operation) -> Roots:
 
 
 def _measure(storage: Storage, number: int) -> tuple[int, int]:
-    directory = storage.local_path(f"{HOME}/{number:020d}")
-    assert directory is not None
-    sizes = [path.stat().st_size for path in directory.rglob("*") if path.is_file()]
+    found = (storage.stat(key) for key in files_below(storage, f"{HOME}/{number:020d}"))
+    sizes = [each.size for each in found if each]
     return len(sizes), sum(sizes)

@@ -29,9 +29,9 @@ from sluicegate.checkpoint.writers import LOCK, refuse_living, settle
 from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
 from sluicegate.liveness import Evidence
-from sluicegate.locks import FileLock
+from sluicegate.locks import Lock
 from sluicegate.plan import Action, Plan, Precondition, Subject
-from sluicegate.storage import ReadOnlyStorage, Storage, local_root, open_storage
+from sluicegate.storage import Storage, canonical_uri, open_storage
 
 KIND = "spark-checkpoint"
 _README = (
@@ -64,7 +64,7 @@ class CheckpointJournal:
         if sink is not None:
             self._roots[Place.SINK] = sink
         self._storage = storage
-        uri = str(local_root(storage.uri).absolute())
+        uri = canonical_uri(storage.uri)
         self._subject = Subject(KIND, uri, name, _identity(storage))
         self._planners: dict[str, Planner] = {
             "rollback": rollback.draft,
@@ -110,7 +110,7 @@ class CheckpointJournal:
         return "; ".join(doubts) if doubts else None
 
     def settle(self, entry: Entry) -> None:
-        if not isinstance(self._storage, ReadOnlyStorage):
+        if not self._storage.read_only:
             edit.make_durable(self._storage, self._operation(entry.id).record)
 
     def _refuse_living(self) -> Evidence:
@@ -135,7 +135,7 @@ class CheckpointJournal:
         self._refuse_interrupted()
         plan = self._plan_copy(work)
         copy = relocate.plan_relocate(self._storage, destination, {})
-        root = str(local_root(destination).absolute())
+        root = canonical_uri(destination)
         return replace(
             plan,
             title=f"{plan.title}, in a copy at {destination}, of the checkpoint",
@@ -176,7 +176,7 @@ class CheckpointJournal:
         record = replace(
             self._record(draft, work, approval),
             number=edit.next_number(self._storage),
-            sink=str(local_root(sink.uri).absolute()) if sink is not None else None,
+            sink=canonical_uri(sink.uri) if sink is not None else None,
         )
         done = edit.perform(self._roots, record, draft.edits)
         return entry_of(Operation(done, Progress.DONE), {})
@@ -292,7 +292,7 @@ class CheckpointJournal:
     def _take_sink_of(self, record: ChangeRecord) -> None:
         """Work on the sink that an operation has changed, wherever it was said to be."""
         if record.sink and Place.SINK not in self._roots:
-            read_only = isinstance(self._storage, ReadOnlyStorage)
+            read_only = self._storage.read_only
             self._roots[Place.SINK] = open_storage(record.sink, read_only=read_only)
 
     def _newest_change(self) -> str:
@@ -305,11 +305,9 @@ class CheckpointJournal:
         unfinished.refuse_unfinished(self._storage)
         edit.refuse_interrupted(self._roots)
 
-    def _lock(self) -> FileLock:
+    def _lock(self) -> Lock:
         self._storage.put_if_absent(f"{edit.HOME}/README", _README.encode())
-        path = self._storage.local_path(LOCK)
-        assert path is not None
-        return FileLock(path)
+        return self._storage.lock(LOCK)
 
 
 def _identity(storage: Storage) -> str | None:

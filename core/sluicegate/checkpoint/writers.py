@@ -26,7 +26,6 @@ from sluicegate.errors import Locked, NotFound, SluicegateError, StorageFailed
 from sluicegate.liveness import Evidence, Sign, Verdict
 from sluicegate.liveness.jvm import Seen, look_at_processes, watch
 from sluicegate.liveness.proc import Proc
-from sluicegate.locks import FileLock
 from sluicegate.process import myself
 from sluicegate.storage import Storage
 
@@ -59,10 +58,7 @@ def settle(storage: Storage) -> None:
 
 def lock_signs(storage: Storage) -> list[Sign]:
     """Who else holds our lock on the checkpoint."""
-    path = storage.local_path(LOCK)
-    if path is None:
-        return []
-    lock = FileLock(path)
+    lock = storage.lock(LOCK)
     try:
         if not lock.is_held():
             return []
@@ -72,7 +68,7 @@ def lock_signs(storage: Storage) -> list[Sign]:
     if any(holder.who == myself() for holder in holders):
         return []
     told = [holder.describe() for holder in holders] or ["a holder that left no note"]
-    return [Sign(f"{path} is held by {each}", Verdict.ALIVE) for each in told]
+    return [Sign(f"{lock.place} is held by {each}", Verdict.ALIVE) for each in told]
 
 
 def newest_write(storage: Storage) -> Write | None:

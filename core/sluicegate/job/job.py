@@ -38,7 +38,7 @@ from sluicegate.sources.log import spark as source
 from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.source import open_source
 from sluicegate.spark.submit import command
-from sluicegate.storage import LocalStorage, local_root
+from sluicegate.storage import LocalStorage, joined_uri
 from sluicegate.stream.output import open_sink
 from sluicegate.stream.spec import INCARNATION, describe, pins_now
 from sluicegate.stream.stream import open_stream
@@ -238,7 +238,7 @@ class Gate:
         """Run until all is read, or until it is asked to end; SIGTERM ends it between epochs."""
         named = self._settings.stream
         description = describe(named)
-        stream = open_stream(str(local_root(self._settings.home) / named.name), read_only=False)
+        stream = open_stream(joined_uri(self._settings.home, named.name), read_only=False)
         pinned = stream.chain.head().pins
         log = open_source(named.source, pinned.get(INCARNATION))
         pins = pins_now(named, pinned)

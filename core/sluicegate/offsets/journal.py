@@ -17,7 +17,7 @@ from sluicegate.offsets.store import LockFileOffsetStore, Partition, StoreDamage
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
-from sluicegate.storage import ReadOnlyStorage, local_root
+from sluicegate.storage import canonical_uri
 
 KIND = "offset-store"
 _NUMBER = re.compile(r"[0-9]{1,20}")
@@ -30,7 +30,7 @@ class StoreJournal:
         self, store: LockFileOffsetStore, *, name: str | None = None, consumer: str | None = None
     ) -> None:
         self._store = store
-        self._uri = str(local_root(store.uri).absolute())
+        self._uri = canonical_uri(store.uri)
         self._consumer = consumer
         self._subject = Subject(KIND, self._uri, name, store.mark.id)
 
@@ -80,7 +80,7 @@ class StoreJournal:
 
     def settle(self, entry: Entry) -> None:
         # Who only looks promises nothing.
-        if not isinstance(self._store.storage, ReadOnlyStorage):
+        if not self._store.storage.read_only:
             self._store.update(entry.id.rpartition("@")[0], lambda _: None)
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:

@@ -14,7 +14,7 @@ from sluicegate.detection import STORE_MARKER
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Position, Positions, PositionsInvalid
-from sluicegate.storage import LocalStorage, Storage, local_root, open_storage
+from sluicegate.storage import Storage, local_root, open_storage
 
 # The whole name: `topic-1-consumer-2-backup.offset` is somebody's copy, not a position.
 _NAME = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
@@ -85,7 +85,7 @@ def plan_write(uri: str, positions: Positions) -> Plan:
 def write(uri: str, positions: Positions) -> None:
     """Write the files of the layout into a directory, which is made if it is missing."""
     wanted = files(positions)
-    storage = LocalStorage.create(local_root(uri))
+    storage = open_storage(uri, create=True)
     _refuse_others(storage, wanted)
     for name, data in wanted.items():
         storage.put_if_absent(name, data)

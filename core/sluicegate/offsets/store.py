@@ -34,11 +34,10 @@ from sluicegate.errors import (
     ReadOnlyViolation,
     SluicegateError,
     StorageFailed,
-    UnsupportedFormat,
     UsageError,
 )
 from sluicegate.identity import Mark, Marker
-from sluicegate.locks import FileLock
+from sluicegate.locks import Lock
 from sluicegate.offsets.record import (
     COMMIT,
     FORMAT,
@@ -56,10 +55,7 @@ from sluicegate.offsets.record import (
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
 from sluicegate.storage import (
-    LocalStorage,
-    ReadOnlyStorage,
     Storage,
-    local_root,
     open_storage,
     validate_name,
 )
@@ -286,7 +282,7 @@ class LockFileOffsetStore(OffsetStore):
     @classmethod
     def create(cls, uri: str, reason: str | None = None) -> LockFileOffsetStore:
         """The store at a path or URI, made if it is not there."""
-        storage = LocalStorage.create(local_root(uri))
+        storage = open_storage(uri, create=True)
         MARKER.create(storage, reason)
         return cls(storage)
 
@@ -328,12 +324,9 @@ class LockFileOffsetStore(OffsetStore):
             self._write(record, base)
             return Commit(record, None, wanted)
 
-    def lock(self, consumer: str) -> FileLock:
+    def lock(self, consumer: str) -> Lock:
         """The lock that writers of a consumer hold."""
-        path = self.storage.local_path(f"{validate_name(consumer, 'consumer')}.lock")
-        if path is None:
-            raise UnsupportedFormat(f"{self.uri} is not local, so it has no file locks")
-        return FileLock(path)
+        return self.storage.lock(f"{validate_name(consumer, 'consumer')}.lock")
 
     def consumers(self) -> list[str]:
         """Every consumer of which there is a file, also deleted and damaged ones."""
@@ -502,14 +495,14 @@ class LockFileOffsetStore(OffsetStore):
         """Hold the consumer's lock, in a store that is there and may be written."""
         lock = self.lock(consumer)
         self._refuse_read_only(consumer)
-        if not lock.path.exists():
+        if not lock.was_held():
             # No lock file may be left where the store's disk is not mounted.
             self._refuse_other_store()
         with lock.hold(timeout=self._patience):
             yield
 
     def _refuse_read_only(self, consumer: str) -> None:
-        if isinstance(self.storage, ReadOnlyStorage):
+        if self.storage.read_only:
             place = self._place(consumer)
             raise ReadOnlyViolation(f"refused to change {place}: opened read-only", place=place)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from shlex import quote
 
@@ -11,6 +10,7 @@ from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.offsets.record import Kept, Record
 from sluicegate.offsets.store import LockFileOffsetStore, StoreDamaged
+from sluicegate.storage.base import old_temporaries
 
 DAMAGED = rule(
     "SG-STORE-DAMAGED",
@@ -81,12 +81,7 @@ def look_at(store: LockFileOffsetStore, consumer: str | None = None) -> StoreLoo
 def _leftovers(store: LockFileOffsetStore) -> list[Finding]:
     """Temporary files that are too old to be a commit that is being made."""
     limit = (time.time() - _YOUNG_SECONDS) * 1e9
-    left = []
-    for entry in store.storage.list(temporary=True):
-        path = store.storage.local_path()
-        with suppress(OSError):
-            if path and (path / entry.name).stat().st_mtime_ns < limit:
-                left.append(entry.name)
+    left = list(old_temporaries(store.storage, [""], limit))
     return [LEFTOVERS.at(store.uri, f"{len(left)} unfinished files")] if left else []
 
 

@@ -11,10 +11,9 @@ from sluicegate.config import Config
 from sluicegate.detection import TargetKind
 from sluicegate.errors import Locked, SluicegateError, UsageError
 from sluicegate.findings import Severity, worst_first
-from sluicegate.locks import FileLock
 from sluicegate.ops import maintenance, metrics
 from sluicegate.ops.maintenance import Outcome, Report, Sample, Step, Steps, TargetReport, Terms
-from sluicegate.storage import local_root, open_storage
+from sluicegate.storage import canonical_uri, open_storage
 from sluicegate.stream.home import check_home
 from sluicegate.target import Sighting, Target, resolve, survey
 
@@ -95,10 +94,9 @@ def _alone(target: Target, terms: Terms) -> Iterator[None]:
     """Hold the target's lock, without waiting for it; who only looks needs none."""
     with ExitStack() as stack:
         if not terms.only_looks:
-            path = local_root(target.uri) / _LOCKS[target.kind]
-            path.parent.mkdir(exist_ok=True)
+            lock = open_storage(target.uri).lock(_LOCKS[target.kind])
             try:
-                stack.enter_context(FileLock(path).hold(timeout=0))
+                stack.enter_context(lock.hold(timeout=0))
             except Locked as e:
                 raise _AtWork(f"another run is at work: {e.message}") from e
         yield
@@ -106,7 +104,7 @@ def _alone(target: Target, terms: Terms) -> Iterator[None]:
 
 def _care(config: Config, target: Target, terms: Terms) -> Steps:
     # Each kind imported when it is met: most installations have one or two.
-    uri, name = str(local_root(target.uri).absolute()), target.configured_name
+    uri, name = canonical_uri(target.uri), target.configured_name
     if target.kind is TargetKind.STREAM:
         from sluicegate.ops.maintain_streams import StreamCare
         from sluicegate.stream.stream import open_stream

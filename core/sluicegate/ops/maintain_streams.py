@@ -70,7 +70,7 @@ class StreamCare:
         if self._terms.dry_run:
             return verify(self._stream)
         try:
-            return verify(self._stream, Reading(max_duration=seconds))
+            return verify(self._stream, Reading(max_duration=seconds, notes=self._stream.storage))
         except StorageFailed:
             # Where nothing can be remembered, contents would be read from the start each time.
             return verify(self._stream)

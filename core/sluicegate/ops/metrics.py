@@ -22,7 +22,7 @@ from sluicegate.findings import Severity
 from sluicegate.ops import maintenance
 from sluicegate.ops.maintenance import Outcome, Report, Sample, TargetReport
 from sluicegate.positions import Positions
-from sluicegate.storage import LocalStorage, Storage, local_root, open_storage
+from sluicegate.storage import LocalStorage, Storage, canonical_uri, open_storage
 from sluicegate.stream.snapshot import Kind, Link
 from sluicegate.stream.stream import Stream
 from sluicegate.target import Target
@@ -150,7 +150,7 @@ OUTCOMES = {"applied": "applied", "duplicates": "duplicate", "rejected": "reject
 def of(target: Target) -> Iterator[Sample]:
     """All that can be told of a target now; a part that cannot be read is left out."""
     name = target.configured_name or target.name
-    uri = str(local_root(target.uri).absolute())
+    uri = canonical_uri(target.uri)
     if target.kind is TargetKind.STREAM:
         from sluicegate.stream.stream import open_stream
 

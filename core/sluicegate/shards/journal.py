@@ -18,12 +18,11 @@ from typing import Any
 from sluicegate.codec import digest_of
 from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
-from sluicegate.locks import FileLock
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.shards import describe
 from sluicegate.shards.describe import Proposal
 from sluicegate.shards.files import AssignmentFile, parse
-from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, local_root
+from sluicegate.storage import local_root, open_beside
 
 KIND = "assignment-file"
 _MAX_BYTES = 64 * 1024 * 1024
@@ -35,9 +34,7 @@ class FileJournal:
 
     def __init__(self, uri: str, *, read_only: bool) -> None:
         self._path = local_root(uri).resolve()
-        storage: Storage = LocalStorage(self._path.parent)
-        self._storage = ReadOnlyStorage(storage) if read_only else storage
-        self._name = self._path.name
+        self._storage, self._name = open_beside(str(self._path), read_only=read_only)
         self._kept = f"{self._name}.sluicegate"
 
     def read(self) -> AssignmentFile:
@@ -97,15 +94,14 @@ class FileJournal:
         return None
 
     def settle(self, _entry: Entry) -> None:
-        if not isinstance(self._storage, ReadOnlyStorage):
+        if not self._storage.read_only:
             self._storage.sync(self._name)
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         change = _Change.from_work(plan.work)
         if change.output:
             return self._apply_elsewhere(plan, change, change.output, approval)
-        LocalStorage.create(self._path.parent / self._kept)
-        with FileLock(self._path.parent / self._kept / "change.lock").hold():
+        with self._storage.lock(f"{self._kept}/change.lock").hold():
             check_drift(plan, self.plan(plan.work))
             text = self._text()
             meaning = self._meaning(text, change)
@@ -124,14 +120,14 @@ class FileJournal:
     ) -> Entry:
         check_drift(plan, self.plan(plan.work))
         meaning = self._meaning(self._text(), change)
-        path = local_root(output).absolute()
-        if not LocalStorage(path.parent).put_if_absent(path.name, meaning.after.encode()):
+        beside, name = open_beside(output)
+        if not beside.put_if_absent(name, meaning.after.encode()):
             raise SluicegateError(
                 f"{output} exists already; an output never overwrites a file",
                 hint="name another file, or remove that one",
                 place=output,
             )
-        fields = _record(change, meaning, approval) | {"id": path.name}
+        fields = _record(change, meaning, approval) | {"id": name}
         return _entry(fields, "no: remove the new file")
 
     def _meaning(self, text: str, change: _Change) -> _Meaning:

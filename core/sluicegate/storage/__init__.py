@@ -9,6 +9,7 @@ from sluicegate.errors import UnsupportedFormat, UsageError
 from sluicegate.storage.append import append_line
 from sluicegate.storage.base import (
     DEFAULT_LIMIT,
+    Capabilities,
     Entry,
     Kind,
     Stat,
@@ -21,6 +22,7 @@ from sluicegate.storage.readonly import ReadOnlyStorage
 
 __all__ = [
     "DEFAULT_LIMIT",
+    "Capabilities",
     "Entry",
     "Kind",
     "LocalStorage",
@@ -28,7 +30,10 @@ __all__ = [
     "Stat",
     "Storage",
     "append_line",
+    "canonical_uri",
+    "joined_uri",
     "local_root",
+    "open_beside",
     "open_storage",
     "split_key",
     "validate_name",
@@ -53,10 +58,30 @@ def local_root(uri: str) -> Path:
     )
 
 
-def open_storage(uri: str, *, read_only: bool = False) -> Storage:
-    """The storage at a URI; with `read_only` every write is refused by the storage itself."""
-    storage = LocalStorage(local_root(uri))
+def open_storage(uri: str, *, read_only: bool = False, create: bool = False) -> Storage:
+    """The storage at a URI; with `read_only` every write is refused by the storage itself.
+
+    With `create` it is made first, durably, if it is not there.
+    """
+    root = local_root(uri)
+    storage = LocalStorage.create(root) if create else LocalStorage(root)
     return ReadOnlyStorage(storage) if read_only else storage
+
+
+def open_beside(uri: str, *, read_only: bool = False) -> tuple[Storage, str]:
+    """The storage that holds the file at a URI, and its key there."""
+    path = local_root(uri).absolute()
+    return open_storage(str(path.parent), read_only=read_only), path.name
+
+
+def canonical_uri(uri: str) -> str:
+    """A URI that names the same from everywhere: what records and plans keep."""
+    return str(local_root(uri).absolute())
+
+
+def joined_uri(uri: str, name: str) -> str:
+    """The URI of a name below another."""
+    return str(local_root(uri) / name)
 
 
 def _file_path(uri: str) -> Path:

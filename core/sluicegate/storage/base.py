@@ -10,10 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Flag, auto
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 
 from sluicegate.errors import InvalidName, NotFound
+
+if TYPE_CHECKING:
+    from sluicegate.locks import Lock
 
 Kind = Literal["file", "directory", "other"]
 
@@ -43,12 +47,36 @@ class Stat:
     identity: str = ""
 
 
+class Capabilities(Flag):
+    """What not every kind of storage can do."""
+
+    HARD_LINK = auto()
+    """`link` gives a second name and copies nothing."""
+    MOVE_DIRECTORY = auto()
+    """`move` takes a directory with all that is in it, in one step."""
+    FILE_LOCK = auto()
+    """`lock` is held by a process, and free as soon as that has ended."""
+    PROCESSES = auto()
+    """Who has its files open can be seen on this machine."""
+
+
 class Storage(Protocol):
     """What everything durable in Sluicegate is written through."""
 
     @property
     def uri(self) -> str:
         """Where this storage is, for messages."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether every change is refused."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do beyond what all can."""
+
+    def spellings(self) -> frozenset[str]:
+        """How files in it may write down where it is: as it was named, and as it really is."""
 
     def open(self, key: str) -> BinaryIO:
         """A readable stream of one file; it keeps its content even if the key is replaced."""
@@ -87,6 +115,9 @@ class Storage(Protocol):
     def delete(self, key: str) -> bool:
         """Remove the file; False if there was none."""
 
+    def delete_all(self, key: str) -> None:
+        """Remove a directory and what is in it, if it is there; not in one step."""
+
     def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
         """The entries of a directory by name; with `temporary`, only leftovers of dead writers."""
 
@@ -96,8 +127,15 @@ class Storage(Protocol):
     def sync(self, key: str) -> None:
         """Make a file that something else wrote durable, with the directories that lead to it."""
 
+    def lock(self, key: str) -> Lock:
+        """The lock of a name; nothing is made before it is held."""
+
     def local_path(self, key: str = "") -> Path | None:
-        """The path on this machine, if the storage is local."""
+        """The path on this machine, if the storage is local.
+
+        Only for what has to do with this machine: Spark's tasks, programs that are started, and
+        the search for processes.
+        """
 
 
 def validate_name(name: str, what: str = "name") -> str:
@@ -144,6 +182,20 @@ def _name_fault(name: str) -> str | None:
 def _shown(text: str) -> str:
     short = text if len(text) <= 80 else text[:77] + "..."
     return ascii(short) if not short.isprintable() else repr(short)
+
+
+def files_below(storage: Storage, key: str) -> Iterator[str]:
+    """Every file in a directory and those below it; none if it is not there."""
+    try:
+        entries = storage.list(key)
+    except NotFound:
+        return
+    for entry in entries:
+        below = f"{key}/{entry.name}" if key else entry.name
+        if entry.kind == "directory":
+            yield from files_below(storage, below)
+        elif entry.kind == "file":
+            yield below
 
 
 def old_temporaries(storage: Storage, keys: Iterable[str], limit_ns: float) -> Iterator[Path]:

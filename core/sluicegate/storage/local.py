@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat as st
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sluicegate.errors import Corrupt, InvalidName, NotFound, StorageFailed
-from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Kind, Stat, split_key
+from sluicegate.storage.base import DEFAULT_LIMIT, Capabilities, Entry, Kind, Stat, split_key
 from sluicegate.storage.syscalls import Calls, File, Translated
+
+if TYPE_CHECKING:
+    from sluicegate.locks import Lock
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Non-blocking, because opening a named pipe for reading would otherwise wait for a writer.
@@ -52,6 +56,27 @@ class LocalStorage:
     @property
     def uri(self) -> str:
         return str(self._root)
+
+    @property
+    def read_only(self) -> bool:
+        return False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return ~Capabilities(0)
+
+    def spellings(self) -> frozenset[str]:
+        return frozenset((os.path.normpath(self._root.absolute()), str(self._root.resolve())))
+
+    def lock(self, key: str) -> Lock:
+        # Imported late: most commands take no lock.
+        from sluicegate.locks import FileLock
+
+        return FileLock(self._root.joinpath(*split_key(key)), lambda: self._make_parent(key))
+
+    def _make_parent(self, key: str) -> None:
+        with self._parent(key, create=True):
+            pass
 
     def local_path(self, key: str = "") -> Path | None:
         return self._root.joinpath(*split_key(key)) if key else self._root
@@ -140,6 +165,9 @@ class LocalStorage:
         except NotFound:
             return False
         return True
+
+    def delete_all(self, key: str) -> None:
+        shutil.rmtree(self._root.joinpath(*split_key(key)), ignore_errors=True)
 
     def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
         with self._directory(key) as directory:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sluicegate.errors import ReadOnlyViolation
-from sluicegate.storage.base import DEFAULT_LIMIT, Entry, Stat, Storage
+from sluicegate.storage.base import DEFAULT_LIMIT, Capabilities, Entry, Stat, Storage
+
+if TYPE_CHECKING:
+    from sluicegate.locks import Lock
 
 
 class ReadOnlyStorage:
@@ -19,6 +22,20 @@ class ReadOnlyStorage:
     @property
     def uri(self) -> str:
         return self._inner.uri
+
+    @property
+    def read_only(self) -> bool:
+        return True
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._inner.capabilities
+
+    def spellings(self) -> frozenset[str]:
+        return self._inner.spellings()
+
+    def lock(self, key: str) -> Lock:
+        return self._inner.lock(key)
 
     def open(self, key: str) -> BinaryIO:
         return self._inner.open(key)
@@ -50,6 +67,9 @@ class ReadOnlyStorage:
         raise self._refusal("move", source)
 
     def delete(self, key: str) -> bool:
+        raise self._refusal("delete", key)
+
+    def delete_all(self, key: str) -> None:
         raise self._refusal("delete", key)
 
     def sync(self, key: str) -> None:

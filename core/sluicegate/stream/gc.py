@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 from sluicegate import units
 from sluicegate.errors import Corrupt, Locked, NotFound
-from sluicegate.locks import FileLock
 from sluicegate.state import manifest
 from sluicegate.storage import Stat, base
 from sluicegate.storage.blobs import Blobs, Ref, Stored
@@ -219,9 +218,8 @@ def _remove_leftovers(stream: Stream, garbage: Garbage) -> None:
         with suppress(Locked), stream.run_lock(path.name).hold(timeout=0, note=False):
             shutil.rmtree(path, ignore_errors=True)
     for path in garbage.locks:
-        # Inside it: a run that takes it now would hold a lock that nobody can see.
-        with suppress(Locked), FileLock(path).hold(timeout=0, note=False):
-            path.unlink(missing_ok=True)
+        with suppress(Locked):
+            stream.storage.lock(f"locks/{path.name}").remove()
 
 
 def _old(stream: Stream, blob: Stored, live: AbstractSet[str], limit_ns: float) -> Stat | None:

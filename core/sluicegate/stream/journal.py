@@ -9,7 +9,6 @@ from typing import Any
 from sluicegate.errors import Corrupt, Drifted
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
 from sluicegate.plan import Plan
-from sluicegate.storage import ReadOnlyStorage
 from sluicegate.stream import gc
 from sluicegate.stream.append import OvertakingDraft, Signature
 from sluicegate.stream.history import changes, content_of, restorable
@@ -93,7 +92,7 @@ class StreamJournal:
         return None
 
     def settle(self, _entry: Entry) -> None:
-        if not isinstance(self._stream.storage, ReadOnlyStorage):
+        if not self._stream.storage.read_only:
             self._gate.head()
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from sluicegate.errors import SluicegateError, UnsupportedFormat
-from sluicegate.locks import FileLock, LockMode
-from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, local_root
+from sluicegate.errors import SluicegateError
+from sluicegate.locks import Lock, LockMode
+from sluicegate.storage import Storage, canonical_uri, open_beside, open_storage
 from sluicegate.storage.blobs import Blobs
 from sluicegate.stream.chain import Chain
 from sluicegate.stream.home import MARKER
@@ -38,16 +37,11 @@ class Stream:
         """Where it is, for messages."""
         return self.storage.uri
 
-    def lock(self, name: str) -> FileLock:
-        """One of its locks, by name; who may write finds the directory made."""
-        path = self.storage.local_path("locks")
-        if path is None:
-            raise UnsupportedFormat(f"{self.uri} is not on this machine, where locks are")
-        if not isinstance(self.storage, ReadOnlyStorage):
-            path.mkdir(exist_ok=True)
-        return FileLock(path / f"{name}.lock")
+    def lock(self, name: str) -> Lock:
+        """One of its locks, by name."""
+        return self.storage.lock(f"locks/{name}.lock")
 
-    def run_lock(self, run: str) -> FileLock:
+    def run_lock(self, run: str) -> Lock:
         """The lock that a run holds as long as its process lives."""
         return self.lock(f"run-{run}")
 
@@ -66,17 +60,13 @@ class Stream:
 
 def open_stream(uri: str, *, read_only: bool, patience: float = _COLLECT_PATIENCE) -> Stream:
     """The stream in a directory, whether it lies in a home or not."""
-    root = local_root(uri).absolute()
-    storage: Storage = LocalStorage(root)
-    home: Storage | None = _home_of(root)
-    if read_only:
-        storage = ReadOnlyStorage(storage)
-        home = ReadOnlyStorage(home) if home else None
-    return Stream(storage, home, root.name, patience=patience)
+    storage = open_storage(canonical_uri(uri), read_only=read_only)
+    beside, name = open_beside(uri, read_only=read_only)
+    return Stream(storage, _home(beside), name, patience=patience)
 
 
-def _home_of(root: Path) -> Storage | None:
-    home = LocalStorage(root.parent)
+def _home(home: Storage) -> Storage | None:
+    """What holds the stream, if it is a home."""
     try:
         marked = home.stat(MARKER.name)
     except SluicegateError:

@@ -10,7 +10,7 @@ from shlex import quote
 from sluicegate import codec, units
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
-from sluicegate.storage import LocalStorage
+from sluicegate.storage import Storage
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import rules
 from sluicegate.stream.gc import GRACE, old_temporaries
@@ -57,10 +57,14 @@ class Subset:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How much of the content is read: a subset, and for how many seconds at most."""
+    """How much of the content is read: a subset, and for how many seconds at most.
+
+    How far a check with a time limit came is remembered in `notes`, for the next one.
+    """
 
     subset: Subset = Subset()
     max_duration: float | None = None
+    notes: Storage | None = None
 
 
 @dataclass(slots=True)
@@ -158,7 +162,7 @@ def _read(
     cursor = _load_cursor(stream, reading.subset) if budgeted else Cursor(reading.subset.shown)
     if budgeted:
         # Before the work, so that it is not done in vain where nothing can be remembered.
-        _save_cursor(stream, cursor)
+        _save_cursor(reading, cursor)
     again = [ref for ref in refs if ref.digest in cursor.bad]
     fresh = (ref for ref in refs if reading.subset.has(ref) and ref.digest > cursor.after)
     todo = [*again, *(ref for ref in fresh if ref.digest not in cursor.bad)]
@@ -183,7 +187,7 @@ def _read(
     result.last_complete = cursor.complete
     if budgeted:
         told = tuple(each.ref.digest for each in found[:_KEPT])
-        _save_cursor(stream, replace(cursor, after=last, bad=told))
+        _save_cursor(reading, replace(cursor, after=last, bad=told))
     return found
 
 
@@ -216,14 +220,12 @@ def _load_cursor(stream: Stream, subset: Subset) -> Cursor:
     return Cursor(subset.shown)
 
 
-def _save_cursor(stream: Stream, cursor: Cursor) -> None:
-    root = stream.storage.local_path()
-    if root is None:
+def _save_cursor(reading: Reading, cursor: Cursor) -> None:
+    if reading.notes is None:
         return
     try:
-        # Also from a read-only look: it is no part of the stream.
         fields = asdict(cursor) | {"bad": list(cursor.bad)}
-        LocalStorage(root).replace(CURSOR, codec.encode(_CURSOR_FORMAT, fields))
+        reading.notes.replace(CURSOR, codec.encode(_CURSOR_FORMAT, fields))
     except SluicegateError as e:
         raise StorageFailed(
             f"how far the check came cannot be remembered: {e.message}",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from shlex import quote
 
 from sluicegate import units
@@ -20,10 +19,16 @@ from sluicegate.checkpoint.format.offset_log import OffsetKind, SourceOffset
 from sluicegate.checkpoint.paths import has_paths, is_stale_sum, rewritten
 from sluicegate.checkpoint.truncate import in_blocks
 from sluicegate.checkpoint.view import METADATA, look_at
-from sluicegate.errors import SluicegateError, UnsupportedFormat, UsageError
+from sluicegate.errors import (
+    NotFound,
+    SluicegateError,
+    StorageFailed,
+    UnsupportedFormat,
+    UsageError,
+)
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions, PositionsInvalid, to_spark
-from sluicegate.storage import LocalStorage, Storage, local_root
+from sluicegate.storage import Storage, canonical_uri, open_storage
 
 Start = Positions | str
 """Where a fresh checkpoint starts: positions of topics, or the offset as its source writes it."""
@@ -66,9 +71,9 @@ def parse_offset(text: str) -> str:
 
 def plan_seed(uri: str, start: Start, query_id: str) -> Plan:
     """A fresh checkpoint whose first batch reads from the given offsets on."""
-    root = local_root(uri).absolute()
+    root = canonical_uri(uri)
     _refuse_occupied(root)
-    actions = [Action("make", str(root), f"a checkpoint of query {query_id}")]
+    actions = [Action("make", root, f"a checkpoint of query {query_id}")]
     if isinstance(start, str):
         actions.append(Action("start at", "source 0", start))
         reads = _SEED_READS_OTHER
@@ -100,7 +105,7 @@ def write_seed(storage: Storage, start: Start, query_id: str) -> None:
 
 def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Plan:
     """A copy of a checkpoint that can be started where it lies; the source stays as it is."""
-    root = local_root(destination).absolute()
+    root = canonical_uri(destination)
     _refuse_occupied(root)
     _refuse_inside(source, root)
     unfinished.refuse_unfinished(source)
@@ -112,7 +117,7 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
         f"Copy {source.uri} to {root}",
         (
             Action("copy", source.uri, units.counted(len(files), "file")),
-            Action("rewrite paths", str(root), f"in {units.counted(len(changed), 'file')}"),
+            Action("rewrite paths", root, f"in {units.counted(len(changed), 'file')}"),
             *mapped,
         ),
         (
@@ -124,7 +129,7 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
 
 def relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Storage:
     """Make the copy that `plan_relocate` describes."""
-    _refuse_inside(source, local_root(destination).absolute())
+    _refuse_inside(source, canonical_uri(destination))
     storage = new_directory(destination)
     write_copy(source, storage, moves)
     return storage
@@ -149,11 +154,11 @@ def copy_files(source: Storage, storage: Storage, moves: Mapping[str, str]) -> N
         storage.put_if_absent(key, pieces)
 
 
-def new_directory(uri: str) -> LocalStorage:
+def new_directory(uri: str) -> Storage:
     """An empty directory for a checkpoint, or a refusal if something is there."""
-    root = local_root(uri).absolute()
+    root = canonical_uri(uri)
     _refuse_occupied(root)
-    return LocalStorage.create(root)
+    return open_storage(root, create=True)
 
 
 def cut_over(source: str, destination: str) -> list[str]:
@@ -171,23 +176,30 @@ def _text(start: Start) -> str:
 
 
 def _root(storage: Storage) -> str:
-    return str(local_root(storage.uri).absolute())
+    return canonical_uri(storage.uri)
 
 
-def _refuse_occupied(root: Path) -> None:
-    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
-        return
+def _refuse_occupied(root: str) -> None:
+    storage = open_storage(root, read_only=True)
     hint = "name a new directory"
-    if root.is_dir():
-        told = unfinished.told_by(LocalStorage(root))
-        hint = f"making it was interrupted: rm -r {quote(str(root))}" if told else hint
+    try:
+        if not storage.list() and not storage.list(temporary=True):
+            return
+        if unfinished.told_by(storage):
+            hint = f"making it was interrupted: rm -r {quote(root)}"
+    except NotFound:
+        return
+    except StorageFailed:
+        # A file, or a directory that cannot be read: in any case it is there.
+        pass
     raise SluicegateError(
-        f"{root} exists and is not empty; nothing was written", hint=hint, place=str(root)
+        f"{root} exists and is not empty; nothing was written", hint=hint, place=root
     )
 
 
-def _refuse_inside(source: Storage, root: Path) -> None:
-    if root.resolve().is_relative_to(Path(_root(source)).resolve()):
+def _refuse_inside(source: Storage, root: str) -> None:
+    outer = tuple(f"{place}/" for place in source.spellings())
+    if any(f"{place}/".startswith(outer) for place in open_storage(root).spellings()):
         raise UsageError(
             f"{root} is inside of {source.uri}, which a copy leaves as it is",
             hint="name a directory elsewhere",

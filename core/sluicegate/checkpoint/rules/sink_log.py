@@ -102,9 +102,7 @@ class _Named:
     """Which files a sink's log names: as eight bytes each, because logs name millions of them."""
 
     def __init__(self, sink: Storage) -> None:
-        root = sink.local_path()
-        # As it was named, and as it really is: either may be what Spark was given.
-        self._roots = {os.path.normpath(root.absolute()), str(root.resolve())} if root else set()
+        self._roots = sink.spellings()
         self._sums = array("Q")
         self._withdrawn: set[int] = set()
         self.elsewhere = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -204,11 +203,7 @@ def _check_temporary(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
 
 def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
     """Absolute paths in operator metadata that lead out of this directory (trap D)."""
-    root = look.storage.local_path()
-    if root is None:
-        return
-    # As it was named, and as it really is: either may be what Spark was given.
-    heres = {os.path.normpath(root.absolute()), str(root.resolve())}
+    heres = look.storage.spellings()
     for operator in operators:
         paths = [path for store in operator.stores for path in store.schema_paths]
         moved = [path for path in paths if not any(f"{h}/{STATE}/" in path for h in heres)]

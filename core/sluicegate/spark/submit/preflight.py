@@ -37,7 +37,7 @@ from sluicegate.spark.submit.command import (
     shown_arguments,
 )
 from sluicegate.spark.submit.launcher import Java, find_spark_submit, require_java
-from sluicegate.storage import Storage, local_root, open_storage, validate_name
+from sluicegate.storage import Storage, canonical_uri, local_root, open_storage, validate_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Starting:
 
 def read_starting(uri: str, consumer: str | None, *, allow_new: bool) -> Starting:
     """The positions of a consumer, or of the only one there is."""
-    store = LockFileOffsetStore.open(str(local_root(uri).absolute()), read_only=True)
+    store = LockFileOffsetStore.open(canonical_uri(uri), read_only=True)
     name = consumer if consumer is not None else store.choose(None)
     record = store.load(validate_name(name, "consumer"))
     if record is None and not allow_new:

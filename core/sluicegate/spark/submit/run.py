@@ -28,13 +28,12 @@ from sluicegate.errors import (
     error_classes,
     error_in,
 )
-from sluicegate.locks import FileLock
 from sluicegate.spark.submit import command as keys
 from sluicegate.spark.submit.command import Secrets, private_file
 from sluicegate.spark.submit.preflight import CheckpointState, Ready, is_checkpoint
 from sluicegate.spark.submit.process import Ended, Launch, Output, Watch, run
 from sluicegate.spark.submit.progress import Progress, ProgressPipe
-from sluicegate.storage import LocalStorage
+from sluicegate.storage import open_storage
 
 OWN_ERROR, OWN_HINT = "sluicegate: error: ", "sluicegate: next: "
 _TAIL = 10
@@ -251,15 +250,13 @@ def _held(checkpoint: CheckpointState | None) -> Iterator[None]:
         # Spark makes a new one; until then there is nothing to protect.
         yield
         return
-    path = checkpoint.path / LOCK
-    LocalStorage.create(path.parent)
-    with FileLock(path).hold(timeout=0):
+    with open_storage(str(checkpoint.path)).lock(LOCK).hold(timeout=0):
         yield
 
 
 def _settle(checkpoint: CheckpointState) -> None:
     """Remember that the job has ended, unless it never made its checkpoint."""
-    storage = LocalStorage(checkpoint.path)
+    storage = open_storage(str(checkpoint.path))
     with suppress(SluicegateError):
         if is_checkpoint(storage):
             settle(storage)

@@ -19,7 +19,7 @@ from sluicegate.spark.submit import command
 from sluicegate.spark.submit.command import Request, Setting, settings_in
 from sluicegate.spark.submit.launcher import find_spark_submit
 from sluicegate.spark.submit.preflight import Ready, prepare
-from sluicegate.storage import local_root
+from sluicegate.storage import canonical_uri, joined_uri
 from sluicegate.stream.snapshot import Link
 from sluicegate.stream.spec import INCARNATION, describe, pins_now
 from sluicegate.stream.stream import Stream, open_stream
@@ -68,7 +68,7 @@ def prepare_stream(
 ) -> StreamReady:
     """Check everything, in the order of what it costs; the first thing that is wrong is raised."""
     describe(named)
-    stream = open_stream(str(local_root(home).absolute() / named.name), read_only=True)
+    stream = open_stream(joined_uri(canonical_uri(home), named.name), read_only=True)
     head = _head(stream, named)
     pinned = head.pins
     log = open_source(named.source, pinned.get(INCARNATION))
@@ -128,7 +128,7 @@ def _refuse_unsound(stream: Stream) -> None:
 
 def _told(named: NamedStream, home: str, config: Path, job: Job) -> Iterator[Setting]:
     yield command.STREAM, named.name
-    yield command.HOME, str(local_root(home).absolute())
+    yield command.HOME, canonical_uri(home)
     yield command.CONFIG, str(config.absolute())
     yield command.INTERVAL, str(job.interval)
     if job.available_now:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from sluicegate.config import NamedStream
 from sluicegate.journal import Approval
 from sluicegate.legacy.v1 import V1Checkpoint
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
 from sluicegate.sources.log.source import refuse_outside, source_range
-from sluicegate.storage import LocalStorage, local_root, validate_name
+from sluicegate.storage import (
+    canonical_uri,
+    joined_uri,
+    open_storage,
+    validate_name,
+)
 from sluicegate.stream import home as homes
 from sluicegate.stream.append import Signature
 from sluicegate.stream.operations.import_v1 import content_from_v1
@@ -81,9 +84,9 @@ def _check(home: str, name: str) -> None:
 
 def _gate(home: str, name: str) -> Gate:
     _check(home, name)
-    LocalStorage.create(Path(_place(home, name)))
+    open_storage(_place(home, name), create=True)
     return Gate(open_stream(_place(home, name), read_only=False))
 
 
 def _place(home: str, name: str) -> str:
-    return str(local_root(home).absolute() / name)
+    return joined_uri(canonical_uri(home), name)

@@ -10,7 +10,7 @@ from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
 from sluicegate.legacy import v1
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
-from sluicegate.storage import LocalStorage, local_root
+from sluicegate.storage import LocalStorage, local_root, open_beside
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.snapshot import Link, Manifest
 from sluicegate.stream.stream import Stream
@@ -73,8 +73,8 @@ def plan_write_v1(place: str, checkpoint: v1.V1Checkpoint, number: int) -> Plan:
 
 def write_v1(place: str, checkpoint: v1.V1Checkpoint) -> None:
     """Write a new v1 file; an existing file is never overwritten."""
-    path = local_root(place).absolute()
-    if not LocalStorage(path.parent).put_if_absent(path.name, v1.encode(checkpoint)):
+    beside, name = open_beside(place)
+    if not beside.put_if_absent(name, v1.encode(checkpoint)):
         raise SluicegateError(
             f"{place} exists already; an export never overwrites a file",
             hint="name another file, or remove that one",
