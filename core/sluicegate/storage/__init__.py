@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from sluicegate.errors import UnsupportedFormat, UsageError
@@ -21,6 +22,7 @@ from sluicegate.storage.local import LocalStorage
 from sluicegate.storage.readonly import ReadOnlyStorage
 
 __all__ = [
+    "BACKENDS",
     "DEFAULT_LIMIT",
     "Capabilities",
     "Entry",
@@ -45,17 +47,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 
 def local_root(uri: str) -> Path:
     """The path that a URI or plain path names; `file:/x` is how Spark prints one."""
-    scheme = _SCHEME.match(uri)
+    scheme = _scheme(uri)
     if scheme is None:
         return _path(uri, uri)
-    if scheme[1].lower() == "file":
+    if scheme == "file":
         return _file_path(uri)
-    if scheme[2] is None:
-        return _path(uri, uri)
-    raise UnsupportedFormat(
-        f"{scheme[1]}:// storage is not supported by this release: {uri}",
-        hint="copy it to a local or mounted directory and name that path",
-    )
+    raise _unsupported(scheme, uri)
 
 
 def open_storage(uri: str, *, read_only: bool = False, create: bool = False) -> Storage:
@@ -63,25 +60,55 @@ def open_storage(uri: str, *, read_only: bool = False, create: bool = False) -> 
 
     With `create` it is made first, durably, if it is not there.
     """
-    root = local_root(uri)
-    storage = LocalStorage.create(root) if create else LocalStorage(root)
+    scheme = _scheme(uri) or "file"
+    if scheme not in BACKENDS:
+        raise _unsupported(scheme, uri)
+    storage = BACKENDS[scheme](uri, create)
     return ReadOnlyStorage(storage) if read_only else storage
 
 
 def open_beside(uri: str, *, read_only: bool = False) -> tuple[Storage, str]:
     """The storage that holds the file at a URI, and its key there."""
-    path = local_root(uri).absolute()
-    return open_storage(str(path.parent), read_only=read_only), path.name
+    above, _, name = canonical_uri(uri).rpartition("/")
+    return open_storage(above or "/", read_only=read_only), name
 
 
 def canonical_uri(uri: str) -> str:
     """A URI that names the same from everywhere: what records and plans keep."""
-    return str(local_root(uri).absolute())
+    if _scheme(uri) in (None, "file"):
+        return str(local_root(uri).absolute())
+    return uri.rstrip("/")
 
 
 def joined_uri(uri: str, name: str) -> str:
     """The URI of a name below another."""
-    return str(local_root(uri) / name)
+    if _scheme(uri) in (None, "file"):
+        return str(local_root(uri) / name)
+    return f"{uri.rstrip('/')}/{name}"
+
+
+def _open_local(uri: str, create: bool) -> Storage:
+    root = local_root(uri)
+    return LocalStorage.create(root) if create else LocalStorage(root)
+
+
+BACKENDS: dict[str, Callable[[str, bool], Storage]] = {"file": _open_local}
+"""What opens the storage of a scheme: the URI, and whether to make it. A plain path is a file."""
+
+
+def _scheme(uri: str) -> str | None:
+    found = _SCHEME.match(uri)
+    if found is None:
+        return None
+    scheme = found[1].lower()
+    return scheme if found[2] or scheme == "file" else None
+
+
+def _unsupported(scheme: str, uri: str) -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"{scheme}:// storage is not supported by this release: {uri}",
+        hint="copy it to a local or mounted directory and name that path",
+    )
 
 
 def _file_path(uri: str) -> Path:
