@@ -18,8 +18,6 @@ from sluicegate.errors import Corrupt, InvalidName, Locked, NotFound, StorageFai
 from sluicegate.locks import Holder, Lock, LockMode
 from sluicegate.process import myself
 from sluicegate.storage import DEFAULT_LIMIT, Capabilities, Entry, Kind, Stat, split_key
-from tests.tree import Entry as TreeEntry
-from tests.tree import Tree
 
 
 @dataclass(slots=True)
@@ -91,17 +89,18 @@ class MemoryStorage:
         self._mutex = threading.RLock()
 
     @classmethod
-    def of(cls, tree: Tree, uri: str = "memory://bucket/place") -> MemoryStorage:
-        """A storage that holds the files of a directory."""
+    def of(cls, directory: Path, uri: str = "memory://bucket/place") -> MemoryStorage:
+        """A storage that holds the files of a directory, as old as they are there."""
         storage = cls(uri)
-        for name, entry in tree.items():
-            if entry.shape == "file":
-                storage._objects[name] = _Object(entry.data, 10**18)
+        for path in sorted(directory.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                found = _Object(path.read_bytes(), path.stat().st_mtime_ns)
+                storage._objects[str(path.relative_to(directory))] = found
         return storage
 
-    def tree(self) -> Tree:
+    def content(self) -> dict[str, bytes]:
         """What it holds."""
-        return {key: TreeEntry(found.data) for key, found in sorted(self._objects.items())}
+        return {key: found.data for key, found in sorted(self._objects.items())}
 
     @property
     def uri(self) -> str:
