@@ -170,6 +170,15 @@ class StorageContract:
         with pytest.raises(NotFound):
             storage.list("no")
 
+    def test_list_gives_sizes_and_times_if_asked(self, storage: Storage) -> None:
+        storage.put_if_absent("d/a", b"123")
+        storage.put_if_absent("d/b/c", b"")
+        file, directory = storage.list("d", sizes=True)
+        found = storage.stat("d/a")
+        assert found
+        assert (file.size, file.modified_ns) == (found.size, found.modified_ns)
+        assert (file.name, directory.name, directory.kind) == ("a", "b", "directory")
+
     def test_stat(self, storage: Storage) -> None:
         storage.put_if_absent("a/b", b"123")
         file, directory = storage.stat("a/b"), storage.stat("a")

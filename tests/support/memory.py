@@ -17,7 +17,7 @@ from typing import BinaryIO
 from sluicegate.errors import Corrupt, InvalidName, Locked, NotFound, StorageFailed
 from sluicegate.locks import Holder, Lock, LockMode
 from sluicegate.process import myself
-from sluicegate.storage import DEFAULT_LIMIT, Capabilities, Entry, Kind, Stat, split_key
+from sluicegate.storage import DEFAULT_LIMIT, Capabilities, Entry, Stat, split_key
 
 
 @dataclass(slots=True)
@@ -192,20 +192,24 @@ class MemoryStorage:
             for each in [k for k in self._objects if k.startswith(f"{key}/")]:
                 del self._objects[each]
 
-    def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
+    def list(self, key: str = "", *, temporary: bool = False, sizes: bool = False) -> list[Entry]:
         if key:
             split_key(key)
         prefix = f"{key}/" if key else ""
-        found: dict[str, Kind] = {}
+        found: dict[str, Entry] = {}
         with self._mutex:
-            for each in self._objects:
+            for each, content in self._objects.items():
                 if each.startswith(prefix):
                     name, slash, _ = each[len(prefix) :].partition("/")
-                    found[name] = "directory" if slash else "file"
+                    found[name] = (
+                        Entry(name, "directory")
+                        if slash
+                        else Entry(name, "file", len(content.data), content.modified_ns)
+                    )
         if not found and key:
             raise self._missing(key)
         # Writes are whole or not there at all, so nothing is ever left unfinished.
-        return [] if temporary else [Entry(name, found[name]) for name in sorted(found)]
+        return [] if temporary else [found[name] for name in sorted(found)]
 
     def stat(self, key: str) -> Stat | None:
         split_key(key)

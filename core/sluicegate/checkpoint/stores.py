@@ -60,12 +60,10 @@ def store_bytes(storage: Storage, store: StateStore) -> int:
     total = 0
     for directory in (store.directory, f"{store.directory}/SSTs"):
         try:
-            entries = storage.list(directory)
+            entries = storage.list(directory, sizes=True)
         except NotFound:
             continue
-        for entry in entries:
-            found = storage.stat(f"{directory}/{entry.name}") if entry.kind == "file" else None
-            total += found.size if found else 0
+        total += sum(entry.size for entry in entries if entry.kind == "file")
     return total
 
 

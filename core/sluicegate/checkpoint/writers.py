@@ -112,10 +112,10 @@ def _below(storage: Storage, key: str, depth: int = _STATE_DEPTH) -> Iterator[st
 def _newest_file(storage: Storage, directory: str, at: float) -> str:
     """The file that gave a directory its time, if it is still there; else the directory."""
     try:
-        keys = [f"{directory}/{entry.name}" for entry in storage.list(directory)]
+        entries = storage.list(directory, sizes=True)
     except SluicegateError:
         return directory
-    times = [(time, key) for key in keys if (time := _time(storage, key)) is not None]
+    times = [(entry.modified_ns / 1e9, f"{directory}/{entry.name}") for entry in entries]
     newest = max(times, default=(0.0, directory))
     return newest[1] if newest[0] >= at - 1 else directory
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
@@ -31,10 +31,15 @@ _COMPONENT_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name in a directory; `other` is what is neither file nor directory (links, pipes)."""
+    """One name in a directory; `other` is what is neither file nor directory (links, pipes).
+
+    Size and age are those of files, where they were asked for.
+    """
 
     name: str
     kind: Kind
+    size: int = field(default=0, compare=False)
+    modified_ns: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +123,12 @@ class Storage(Protocol):
     def delete_all(self, key: str) -> None:
         """Remove a directory and what is in it, if it is there; not in one step."""
 
-    def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
-        """The entries of a directory by name; with `temporary`, only leftovers of dead writers."""
+    def list(self, key: str = "", *, temporary: bool = False, sizes: bool = False) -> list[Entry]:
+        """The entries of a directory by name; with `temporary`, only leftovers of dead writers.
+
+        With `sizes`, also how large and how old files are: a call for each of them on some file
+        systems, part of the answer elsewhere.
+        """
 
     def stat(self, key: str) -> Stat | None:
         """What is there, or None; links are not followed."""

@@ -169,14 +169,13 @@ class LocalStorage:
     def delete_all(self, key: str) -> None:
         shutil.rmtree(self._root.joinpath(*split_key(key)), ignore_errors=True)
 
-    def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
+    def list(self, key: str = "", *, temporary: bool = False, sizes: bool = False) -> list[Entry]:
+        measured = _measured if sizes else _named
         with self._directory(key) as directory:
             self._calls.about_to("list", key)
             with os.scandir(directory) as found:
                 entries = [
-                    Entry(item.name, _entry_kind(item))
-                    for item in found
-                    if _is_temporary(item.name) is temporary
+                    measured(item) for item in found if _is_temporary(item.name) is temporary
                 ]
         return sorted(entries, key=lambda entry: entry.name)
 
@@ -348,6 +347,19 @@ def _check_beside(key: str, names: Iterable[str]) -> None:
 
 def _is_temporary(name: str) -> bool:
     return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
+
+
+def _named(item: os.DirEntry[str]) -> Entry:
+    return Entry(item.name, _entry_kind(item))
+
+
+def _measured(item: os.DirEntry[str]) -> Entry:
+    try:
+        found = item.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        # Gone since the directory was read.
+        return _named(item)
+    return Entry(item.name, _mode_kind(found.st_mode), found.st_size, found.st_mtime_ns)
 
 
 def _entry_kind(item: os.DirEntry[str]) -> Kind:

@@ -43,8 +43,8 @@ class ReadOnlyStorage:
     def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
         return self._inner.get(key, limit=limit)
 
-    def list(self, key: str = "", *, temporary: bool = False) -> list[Entry]:
-        return self._inner.list(key, temporary=temporary)
+    def list(self, key: str = "", *, temporary: bool = False, sizes: bool = False) -> list[Entry]:
+        return self._inner.list(key, temporary=temporary, sizes=sizes)
 
     def stat(self, key: str) -> Stat | None:
         return self._inner.stat(key)
