@@ -50,6 +50,33 @@ CLI_ONLY = {"typer", "rich", "sluicegate_cli"}
 # PySpark comes with the job, and with what a source or sink does in Spark's tasks.
 SPARK_SIDE = ("sluicegate.job", "sluicegate.sources.log.spark")
 
+# Who knows that a storage may be a directory of this machine. The rest of the product works on
+# any storage, so this list may only become shorter.
+KNOWS_PATHS = {
+    "sluicegate.checkpoint.writers": "looks for processes of this machine",
+    "sluicegate.config": "the configuration is a file of this machine",
+    "sluicegate.detection": "tells files from directories",
+    "sluicegate.job.job": "Spark's scratch checkpoint",
+    "sluicegate.liveness.jvm": "paths in command lines",
+    "sluicegate.offsets.legacy": "reads other layouts",
+    "sluicegate.ops.doctor": "tries out this machine",
+    "sluicegate.ops.metrics": "a file for a collector of this machine",
+    "sluicegate.ops.setup": "makes the configuration",
+    "sluicegate.producer.outbox": "the outbox is appended to",
+    "sluicegate.producer.producer": "the outbox is appended to",
+    "sluicegate.saved_plan": "plans are files of this machine",
+    "sluicegate.shards.journal": "follows links to the file",
+    "sluicegate.sources.log.log": "the embedded log is read in place",
+    "sluicegate.sources.log.writer": "the embedded log is appended to",
+    "sluicegate.spark.submit.preflight": "Spark is started on this machine",
+    "sluicegate.stream.gc": "files of tasks, which write without a storage",
+    "sluicegate.stream.home": "tells a missing home from one that is not mounted",
+    "sluicegate.stream.operations.import_v1": "reads a file of this machine",
+    "sluicegate.stream.output": "tasks write files; directories are published",
+    "sluicegate.target": "names that are paths",
+}
+PATH_NAMES = {"local_root", "local_path", "LocalStorage", "FileLock"}
+
 
 def modules(source_root: str) -> dict[str, Path]:
     base = ROOT / source_root
@@ -148,6 +175,19 @@ def test_nothing_imports_in_circles(depth: int) -> None:
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_only_some_know_paths() -> None:
+    found = set()
+    for name, path in CORE.items():
+        if name.split(".")[1:2] in (["storage"], ["locks"]):
+            continue
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        if names & PATH_NAMES:
+            found.add(name)
+    assert found == KNOWS_PATHS.keys()
 
 
 def test_errors_import_nothing_of_ours() -> None:
