@@ -8,9 +8,10 @@ what would know it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Generic, TypeVar
 
 from sluicegate import units
 from sluicegate.errors import NotFound, UsageError
@@ -83,17 +84,72 @@ class Range:
     latest: int
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
-class Point:
-    """Where the positions were at a past time, and what says so (`batch 41`).
+class Point(Generic[T]):
+    """What was there at a past time, and what says so (`batch 41`).
 
     `gap_after`: what came next is no longer known, so the point tells nothing of later times.
     """
 
     at_ms: int
-    positions: Positions
+    value: T
     what: str
     gap_after: bool = False
+
+
+class TimeNotKnown(ResetRefused):
+    """A time before, after or between all that is known."""
+
+
+class Timeline(Generic[T]):
+    """What was there when: the one lookup by time, for every kind of target.
+
+    Points come newest first, and only as many are read as are needed.
+    """
+
+    def __init__(self, points: Iterable[Point[T]]) -> None:
+        self._points = points
+
+    def at(self, moment_ms: int, *, clamp: bool | None = None) -> Point[T]:
+        """The newest point that is not after a moment, or `TimeNotKnown`.
+
+        With `clamp` a time outside is taken for the nearest; None where there is no such option.
+        """
+        wanted, oldest = units.utc(moment_ms / 1000), None
+        for point in self._points:
+            if oldest is None and moment_ms > point.at_ms and not clamp:
+                raise TimeNotKnown(
+                    f"{wanted} is after the newest that is known: {_shown(point)}",
+                    hint="name an earlier time" + _or_clamp(clamp, "stay at the newest"),
+                )
+            if point.at_ms <= moment_ms:
+                if point.gap_after and moment_ms > point.at_ms and not clamp:
+                    raise TimeNotKnown(
+                        f"where it was at {wanted} is not known: nothing is kept between "
+                        f"{_shown(point)}, and later ones",
+                        hint="name a time that is kept" + _or_clamp(clamp, f"go to {point.what}"),
+                    )
+                return point
+            oldest = point
+        if oldest is None:
+            raise TimeNotKnown(f"where it was at {wanted} is not known: nothing is kept")
+        if clamp:
+            return oldest
+        raise TimeNotKnown(
+            f"{wanted} is before the oldest that is known: {_shown(oldest)}",
+            hint="name a later time" + _or_clamp(clamp, "go to the oldest"),
+        )
+
+
+def _shown(point: Point[T]) -> str:
+    return f"{point.what}, {units.utc(point.at_ms / 1000)}"
+
+
+def _or_clamp(clamp: bool | None, does: str) -> str:
+    return "" if clamp is None else f", or add --clamp to {does}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +157,7 @@ class Known:
     """What is known beside the positions; `ranges_from` says what would know the ranges."""
 
     ranges: Mapping[Partition, Range] = field(default_factory=dict)
-    past: Sequence[Point] = ()  # oldest first
+    past: Sequence[Point[Positions]] = ()  # oldest first
     ranges_from: str = "the broker or log"
     past_from: str = "a history"
 
@@ -224,42 +280,20 @@ def _from_file(positions: Positions, spec: ResetSpec) -> dict[Partition, int]:
     return aims
 
 
-def _point_at(known: Known, spec: ResetSpec) -> Point:
+def _point_at(known: Known, spec: ResetSpec) -> Point[Positions]:
     """The newest point that is not after the moment."""
-    past = known.past
-    if not past:
+    if not known.past:
         raise ResetRefused(
             f"--{spec.scenario.value} needs to know where the positions were then, "
             f"and there is no {known.past_from}"
         )
-    wanted = units.utc(spec.moment_ms / 1000)
-    newest, oldest = past[-1], past[0]
-    if spec.moment_ms > newest.at_ms and not spec.clamp:
-        raise ResetRefused(
-            f"{wanted} is after the newest that is known: {newest.what}, "
-            f"{units.utc(newest.at_ms / 1000)}",
-            hint="name an earlier time, or add --clamp to stay at the newest",
-        )
-    if spec.moment_ms < oldest.at_ms and not spec.clamp:
-        raise ResetRefused(
-            f"{wanted} is before the oldest that is known: {oldest.what}, "
-            f"{units.utc(oldest.at_ms / 1000)}",
-            hint="name a later time, or add --clamp to go to the oldest",
-        )
-    point = next((p for p in reversed(past) if p.at_ms <= spec.moment_ms), oldest)
-    if point.gap_after and spec.moment_ms > point.at_ms and not spec.clamp:
-        raise ResetRefused(
-            f"where it was at {wanted} is not known: nothing is kept between {point.what}, "
-            f"{units.utc(point.at_ms / 1000)}, and later ones",
-            hint=f"name a time that is kept, or add --clamp to go to {point.what}",
-        )
-    return point
+    return Timeline(reversed(known.past)).at(spec.moment_ms, clamp=spec.clamp)
 
 
-def _positions_at(point: Point, wanted: list[Partition]) -> dict[Partition, int]:
+def _positions_at(point: Point[Positions], wanted: list[Partition]) -> dict[Partition, int]:
     aims = {}
     for topic, partition in wanted:
-        offset = point.positions.get(topic, partition)
+        offset = point.value.get(topic, partition)
         if offset is None:
             raise ResetRefused(
                 f"{topic}[{partition}] had no position yet at {point.what}",

@@ -16,6 +16,7 @@ from sluicegate.checkpoint.journal import CheckpointJournal
 from sluicegate.checkpoint.operations.relocate import plan_relocate, plan_seed, relocate, seed
 from sluicegate.checkpoint.operations.repair import diagnose
 from sluicegate.checkpoint.operations.reset import wanted_offsets
+from sluicegate.checkpoint.operations.rollback import batch_at
 from sluicegate.checkpoint.verify import verify
 from sluicegate.checkpoint.view import Standing, look_at
 from sluicegate.errors import Drifted, NotFound, SluicegateError
@@ -24,7 +25,7 @@ from sluicegate.journal import Approval
 from sluicegate.plan import Plan
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
-from sluicegate.reset import ResetRefused, ResetSpec, Scenario
+from sluicegate.reset import ResetRefused, ResetSpec, Scenario, TimeNotKnown
 from sluicegate.storage import LocalStorage, Storage, open_storage
 from tests.checkpoint.damage import DAMAGES, Damage, Inapplicable, Made
 from tests.lab.recipes import RECIPES
@@ -110,6 +111,21 @@ class TestRollback:
         with pytest.raises(NotFound, match="not in the log") as caught:
             journal.plan({"operation": "rollback", "to": 77})
         assert "oldest batch it can go back to is 0, the newest 13" in caught.value.hint
+
+    def test_by_time(self, lab: Path, tmp_path: Path) -> None:
+        made = copied(lab, "agg-hdfs", tmp_path)
+        storage, _, _ = opened(made)
+        times = {batch: read_offsets(storage, batch).timestamp_ms for batch in (5, 6, 7, 13)}
+        assert batch_at(storage, times[6]) == 6
+        assert batch_at(storage, times[6] - 1) == 5
+        with pytest.raises(TimeNotKnown, match="after the newest that is known: batch 13, "):
+            batch_at(storage, times[13] + 1)
+        (made.checkpoint / "offsets/6").write_text("v1\n{")
+        # Where it was between 5 and 7 is not known any more; before and after it is.
+        assert batch_at(storage, times[5]) == 5
+        assert batch_at(storage, times[7]) == 7
+        with pytest.raises(TimeNotKnown, match="nothing is kept between batch 5, "):
+            batch_at(storage, times[6])
 
     def test_state_that_does_not_decode_is_no_place_to_go_back_to(
         self, lab: Path, tmp_path: Path

@@ -20,6 +20,8 @@ from sluicegate.reset import (
     ResetSpec,
     Scenario,
     Scope,
+    Timeline,
+    TimeNotKnown,
     check_scope,
     plan_reset,
 )
@@ -230,7 +232,7 @@ class TestMoment:
 
     def test_between_a_point_and_a_gap_nothing_is_known(self) -> None:
         """Commits that are no longer kept may have come right after the point."""
-        gap = [Point(p.at_ms, p.positions, p.what, gap_after=p.at_ms == 1000) for p in PAST.past]
+        gap = [Point(p.at_ms, p.value, p.what, gap_after=p.at_ms == 1000) for p in PAST.past]
         known = Known(past=gap)
         assert plan(known, Scenario.MOMENT, moment_ms=1000) == all_at(20, 25, 21)
         with pytest.raises(ResetRefused, match="nothing is kept between batch 1") as caught:
@@ -414,3 +416,45 @@ def test_a_file_of_the_current_positions_moves_nothing(
     moves = plan_reset(now, UNKNOWN, spec)
     assert not any(move.delta for move in moves)
     assert len(moves) == sum(spec.scope.has(p.topic, p.partition) for p in now)
+
+
+class TestTimeline:
+    """Newest first: 30 (c), 20 (b; what came after it is lost), 10 (a)."""
+
+    POINTS = (
+        Point(30, "c", "batch 3"),
+        Point(20, "b", "batch 2", gap_after=True),
+        Point(10, "a", "batch 1"),
+    )
+
+    @pytest.mark.parametrize(
+        ("moment", "found"), [(10, "a"), (11, "a"), (19, "a"), (20, "b"), (30, "c")]
+    )
+    def test_the_newest_that_is_not_after_it(self, moment: int, found: str) -> None:
+        assert Timeline(self.POINTS).at(moment).value == found
+
+    @pytest.mark.parametrize(
+        ("moment", "told", "nearest"),
+        [
+            (31, "after the newest that is known: batch 3", "c"),
+            (9, "before the oldest that is known: batch 1", "a"),
+            (25, "nothing is kept between batch 2", "b"),
+        ],
+    )
+    def test_a_time_outside_is_refused_or_taken_for_the_nearest(
+        self, moment: int, told: str, nearest: str
+    ) -> None:
+        for clamp, hinted in ((None, False), (False, True)):
+            with pytest.raises(TimeNotKnown, match=told) as caught:
+                Timeline(self.POINTS).at(moment, clamp=clamp)
+            assert ("--clamp" in caught.value.hint) is hinted
+        assert Timeline(self.POINTS).at(moment, clamp=True).value == nearest
+
+    def test_where_nothing_is_kept(self) -> None:
+        with pytest.raises(TimeNotKnown, match="nothing is kept"):
+            Timeline[str](()).at(1, clamp=True)
+
+    def test_no_more_is_read_than_needed(self) -> None:
+        points = iter(self.POINTS)
+        assert Timeline(points).at(30).value == "c"
+        assert next(points).value == "b"

@@ -122,13 +122,13 @@ class CheckpointJournal:
         with self._lock().hold():
             self._refuse_living()
             work = plan.work
-            planner = self._planners[str(work["operation"])]
-            draft = planner(self._roots, work)
+            goes_on = work["operation"] in (_FINISH, _TAKE_BACK)
+            if not goes_on:
+                # Before it is planned: half of a change tells nothing.
+                self._refuse_interrupted()
+            draft = self._planners[str(work["operation"])](self._roots, work)
             check_drift(plan, self._as_plan(draft, work))
-            if work["operation"] in (_FINISH, _TAKE_BACK):
-                return self._go_on(work)
-            self._refuse_interrupted()
-            return self._perform(draft, work, approval)
+            return self._go_on(work) if goes_on else self._perform(draft, work, approval)
 
     def plan_into(self, work: Mapping[str, Any], destination: str) -> Plan:
         """The same work on a copy of the checkpoint; the original and its sink are only read."""

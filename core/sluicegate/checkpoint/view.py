@@ -8,14 +8,16 @@ too, so a running job never looks damaged.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from sluicegate.checkpoint.format import commit_log, offset_log
 from sluicegate.checkpoint.format.log import LogListing, list_log, parse_object
+from sluicegate.checkpoint.format.offset_log import OffsetEntry
 from sluicegate.checkpoint.format.operators import STATE
-from sluicegate.errors import Corrupt, NotFound
+from sluicegate.errors import Corrupt, NotFound, SluicegateError
+from sluicegate.reset import Point
 from sluicegate.storage import Storage
 
 METADATA = "metadata"
@@ -74,6 +76,19 @@ def look_at(storage: Storage) -> Look:
     ids = tuple(operator_ids(storage))
     offsets = list_log(storage, offset_log.DIRECTORY)
     return Look(storage, commits, ids, offsets, _source_logs(storage))
+
+
+def timeline(look: Look) -> Iterator[Point[OffsetEntry]]:
+    """When each batch was planned, newest first, without those whose entry cannot be read."""
+    newer: int | None = None
+    for batch in reversed(look.offsets.batches):
+        try:
+            entry = offset_log.read_offsets(look.storage, batch)
+        except SluicegateError:
+            continue
+        gap_after = newer is not None and newer != batch + 1
+        yield Point(entry.timestamp_ms, entry, f"batch {batch}", gap_after)
+        newer = batch
 
 
 def operator_ids(storage: Storage) -> list[int]:

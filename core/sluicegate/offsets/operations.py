@@ -242,7 +242,7 @@ def _positions(store: LockFileOffsetStore, consumer: str) -> Positions:
     return record.positions
 
 
-def _points(store: LockFileOffsetStore, consumer: str) -> list[Point]:
+def _points(store: LockFileOffsetStore, consumer: str) -> list[Point[Positions]]:
     """Where the consumer was, as far as its commits are kept."""
     found = {r.sequence: r for r in store.records(consumer) if isinstance(r, Record)}
     return [

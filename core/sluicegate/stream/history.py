@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from sluicegate import units
 from sluicegate.errors import Corrupt, UsageError
 from sluicegate.positions import Positions
+from sluicegate.reset import Point, Timeline
 from sluicegate.stream.scan import BlobSurvey, given_up_by
 from sluicegate.stream.snapshot import Kind, Link, LinkDamaged, Span
 from sluicegate.stream.stream import Stream
@@ -89,19 +89,13 @@ def oldest_restorable(stream: Stream, head: Link) -> int:
 
 def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
     """The newest link that was there at a time."""
-    wanted = moment_ms / 1000
-    oldest = next(sound_links(stream, head.floor, head.number))
-    if wanted < oldest.created_at:
-        raise CannotGoBack(
-            f"{units.utc(wanted)} is before the oldest link that is kept: {oldest.number}, of "
-            f"{units.utc(oldest.created_at)}"
-        )
-    if wanted > head.created_at:
-        return head.number
-    for link in sound_links(stream, head.number, head.floor):
-        if link.created_at <= wanted:
-            return link.number
-    raise CannotGoBack(f"no link was there at {units.utc(wanted)}")
+    links = sound_links(stream, head.number, head.floor)
+    return Timeline(point_of(link) for link in links).at(moment_ms).value.number
+
+
+def point_of(link: Link) -> Point[Link]:
+    """When a link was made."""
+    return Point(round(link.created_at * 1000), link, f"link {link.number}")
 
 
 def link_before(stream: Stream, head: Link, positions: Positions) -> int:

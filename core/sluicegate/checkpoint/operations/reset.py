@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sluicegate import units
 from sluicegate.checkpoint.file_edits import Draft, Edit, Place, Roots, put, standing
 from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
@@ -27,11 +26,19 @@ from sluicegate.checkpoint.operations import rollback
 from sluicegate.checkpoint.rules.offsets import render
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.truncate import Log, empty_entry
-from sluicegate.checkpoint.view import Look, look_at
-from sluicegate.errors import Corrupt, NotFound, SluicegateError
+from sluicegate.checkpoint.view import Look, look_at, timeline
+from sluicegate.errors import Corrupt, NotFound
 from sluicegate.plan import Action
 from sluicegate.positions import Position, Positions, to_spark
-from sluicegate.reset import Known, Point, Range, ResetRefused, ResetSpec, Scenario, plan_reset
+from sluicegate.reset import (
+    Known,
+    Range,
+    ResetRefused,
+    ResetSpec,
+    Scenario,
+    Timeline,
+    plan_reset,
+)
 from sluicegate.storage import Storage
 
 
@@ -201,29 +208,7 @@ def _is_beyond(offset: SourceOffset, limit: SourceOffset | None) -> bool:
 
 def _at_moment(look: Look, newest: OffsetEntry, spec: ResetSpec) -> dict[str, str]:
     """The offsets of the last batch planned by then: any kind of offset can go there."""
-    points = []
-    for batch in look.offsets.batches:
-        try:
-            entry = read_offsets(look.storage, batch)
-        except SluicegateError:
-            continue
-        points.append((entry.timestamp_ms, entry))
-    chosen = [entry for at, entry in points if at <= spec.moment_ms]
-    wanted = units.utc(spec.moment_ms / 1000)
-    if spec.moment_ms > newest.timestamp_ms and not spec.clamp:
-        raise ResetRefused(
-            f"{wanted} is after the newest batch, {newest.batch}, planned "
-            f"{units.utc(newest.timestamp_ms / 1000)}",
-            hint="name an earlier time, or add --clamp to stay there",
-        )
-    if not chosen and not spec.clamp:
-        oldest = points[0][1]
-        raise ResetRefused(
-            f"{wanted} is before the oldest batch that is kept, {oldest.batch}, planned "
-            f"{units.utc(oldest.timestamp_ms / 1000)}",
-            hint="name a later time, or add --clamp to go to the oldest",
-        )
-    entry = chosen[-1] if chosen else points[0][1]
+    entry = Timeline(timeline(look)).at(spec.moment_ms, clamp=spec.clamp).value
     now = {offset.source: offset.text for offset in newest.offsets}
     return {o.source: o.text for o in entry.offsets if o.text and o.text != now.get(o.source)}
 
@@ -241,19 +226,7 @@ def _known(look: Look, newest: OffsetEntry) -> Known:
         listing = look.sources.get(offset.source)
         if offset.kind is OffsetKind.FILE and listing and listing.last is not None:
             ranges[f"source-{offset.source}", 0] = Range(0, listing.last + 1)
-    return Known(ranges, ranges_from="the source (such as Kafka's broker)", past=_past(look))
-
-
-def _past(look: Look) -> list[Point]:
-    points = []
-    for batch in look.offsets.batches:
-        try:
-            entry = read_offsets(look.storage, batch)
-        except SluicegateError:
-            continue
-        positions = Positions.of(p for offset in entry.offsets for p in positions_of(offset))
-        points.append(Point(entry.timestamp_ms, positions, f"batch {batch}"))
-    return points
+    return Known(ranges, ranges_from="the source (such as Kafka's broker)")
 
 
 def _moved(position: Position, new: Mapping[tuple[str, int], int]) -> Position:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from shlex import quote
 from typing import Any
 
 from sluicegate import units
@@ -25,10 +24,11 @@ from sluicegate.checkpoint.rules.state import check_state
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.stores import StateStore, find_stores, load_chain
 from sluicegate.checkpoint.truncate import Log, cut_back
-from sluicegate.checkpoint.view import SOURCES, Look, look_at
+from sluicegate.checkpoint.view import SOURCES, Look, look_at, timeline
 from sluicegate.errors import Corrupt, NotFound, SluicegateError
 from sluicegate.findings import Severity
 from sluicegate.plan import Action
+from sluicegate.reset import Timeline
 from sluicegate.storage import Storage
 
 
@@ -66,15 +66,7 @@ def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
 
 def batch_at(storage: Storage, moment_ms: int) -> int:
     """The last batch that was planned at or before a moment, by the offset log's own times."""
-    look = look_at(storage)
-    for batch in reversed(look.offsets.batches):
-        if read_offsets(storage, batch).timestamp_ms <= moment_ms:
-            return batch
-    raise CannotRollBack(
-        f"no batch that {storage.uri} still has was planned by {units.utc(moment_ms / 1000)}",
-        hint=f"see them with: sluicegate checkpoint list {quote(storage.uri)}",
-        place=storage.uri,
-    )
+    return Timeline(timeline(look_at(storage))).at(moment_ms).value.batch
 
 
 def obstacle(look: Look, to: int, reader: ChainReader) -> str | None:

@@ -32,7 +32,7 @@ def reset(stream: Stream, spec: ResetSpec, mode: str, *, force: bool) -> StreamC
     return StreamChange(ROLLBACK, to=to, force=force, note=f"{note}, --reprocess")
 
 
-def _past(stream: Stream) -> list[Point]:
+def _past(stream: Stream) -> list[Point[Positions]]:
     """Where the stream was at which time, oldest first."""
     head = stream.chain.head()
     return [
