@@ -15,11 +15,10 @@ import pytest
 import sluicegate
 from sluicegate.errors import NotFound
 from sluicegate.job.listener import OffsetsListener, end_positions
-from sluicegate.job.progress import Reports
 from sluicegate.offsets import Fence, LockFileOffsetStore
 from sluicegate.positions import to_spark
 from sluicegate.spark.submit import command
-from sluicegate.spark.submit.progress import Progress, ProgressPipe
+from sluicegate.spark.submit.progress import Progress, ProgressPipe, Reports
 
 ONE, TWO = UUID(int=1), UUID(int=2)
 

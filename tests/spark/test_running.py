@@ -23,8 +23,7 @@ from tests.spark.conftest import write_checkpoint
 LOGS = Path(__file__).parent / "logs"
 REPORT = """
 import os, time
-from sluicegate.job.progress import Reports
-from sluicegate.spark.submit import Progress
+from sluicegate.spark.submit.progress import Progress, Reports
 path = [c for c in os.environ["CONFS"].splitlines() if "progress=" in c][0].split("=", 1)[1]
 reports = Reports(path)
 for batch in range(3):

@@ -18,11 +18,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sluicegate.checkpoint.format.offset_log import SourceOffset
 from sluicegate.errors import NotFound, SluicegateError
-from sluicegate.job.progress import Reports
 from sluicegate.offsets import Fence, LockFileOffsetStore, OffsetStore, StaleCommit
 from sluicegate.positions import Position, Positions, from_spark, to_spark
 from sluicegate.spark.submit import command
-from sluicegate.spark.submit.progress import Progress
+from sluicegate.spark.submit.progress import Progress, Reports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
