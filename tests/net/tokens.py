@@ -91,7 +91,7 @@ def _numbered(text: str, stable: Collection[str]) -> str:
 
     def number(found: re.Match[str]) -> str:
         token = found[0]
-        if token.isdigit() or key_of(token) in stable:
+        if _is_number(found) or key_of(token) in stable:
             return token
         return f"<id {numbers.setdefault(token, len(numbers) + 1)}>"
 
@@ -99,7 +99,12 @@ def _numbered(text: str, stable: Collection[str]) -> str:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    return (token for token in _TOKEN.findall(text) if not token.isdigit())
+    return (found[0] for found in _TOKEN.finditer(text) if not _is_number(found))
+
+
+def _is_number(found: re.Match[str]) -> bool:
+    """Whether it is a number; in the name of a run, after its time, digits are random, too."""
+    return found[0].isdigit() and not found.string.endswith("<time>-", 0, found.start())
 
 
 def _texts(result: Result) -> Iterator[str]:

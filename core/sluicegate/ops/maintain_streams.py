@@ -70,7 +70,9 @@ class StreamCare:
         if self._terms.dry_run:
             return verify(self._stream)
         try:
-            return verify(self._stream, Reading(max_duration=seconds, notes=self._stream.storage))
+            storage = self._stream.storage
+            notes = None if storage.read_only else storage
+            return verify(self._stream, Reading(max_duration=seconds, notes=notes))
         except StorageFailed:
             # Where nothing can be remembered, contents would be read from the start each time.
             return verify(self._stream)
