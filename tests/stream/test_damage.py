@@ -187,7 +187,7 @@ def build(root: Path) -> Original:
     streams.apply(stream, "prune", to=FLOOR)
     sweep(stream, grace=-1)
     streams.work(stream, 3)
-    verify(stream, Reading(Subset(), 60.0))
+    verify(stream, Reading(Subset(), 60.0, stream.storage))
     (home / "other").mkdir()
     other = open_stream(str(home / "other"), read_only=False)
     streams.begin(other)
