@@ -238,6 +238,13 @@ class TestChanging:
         assert "the oldest that can be gone back to is 5" in result.stderr
         assert "there is no link 99 yet" in sg("checkpoint", "rollback", "--to", "99", "-y").stderr
 
+    def test_no_link_is_left_to_go_back_to(self, sg: Sg, stream: Stream) -> None:
+        assert sg("checkpoint", "prune", NAME, "--keep", "3", "-y").returncode == 0
+        stream.storage.delete_all("blobs")
+        result = sg("checkpoint", "rollback", NAME, "--to", "2", "-y")
+        assert result.returncode == 2
+        assert "link 2 was given up by a prune; no link is left that can be" in result.stderr
+
     def test_a_living_job_is_refused_with_the_evidence(self, sg: Sg, stream: Stream) -> None:
         with running_job(stream) as job:
             assert tell(job) == "sealed 9"

@@ -53,10 +53,13 @@ def restorable(stream: Stream, head: Link, number: int) -> Link:
     if number > head.number:
         raise CannotGoBack(f"there is no link {number} yet; the newest is {head.number}")
     if number < head.floor:
-        raise CannotGoBack(
-            f"link {number} was given up by a prune; the oldest that can be gone back to is "
-            f"{oldest_restorable(stream, head)}"
+        oldest = oldest_restorable(stream, head)
+        left = (
+            "no link is left that can be gone back to"
+            if oldest is None
+            else f"the oldest that can be gone back to is {oldest}"
         )
+        raise CannotGoBack(f"link {number} was given up by a prune; {left}")
     problem = obstacle(stream, number)
     if problem is None:
         try:
@@ -82,9 +85,10 @@ def obstacle(stream: Stream, number: int) -> str | None:
     return bad[0].what if bad else None
 
 
-def oldest_restorable(stream: Stream, head: Link) -> int:
-    """The oldest link that can be gone back to."""
-    return next(n for n in range(head.floor, head.number + 1) if obstacle(stream, n) is None)
+def oldest_restorable(stream: Stream, head: Link) -> int | None:
+    """The oldest link that can be gone back to, if one is left."""
+    numbers = range(head.floor, head.number + 1)
+    return next((number for number in numbers if obstacle(stream, number) is None), None)
 
 
 def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
