@@ -72,10 +72,11 @@ def run(
         refuse_option("--into", into, "Spark checkpoints")
         _roll_stream_back(session, found, to, to_datetime, force=force)
         return
+    journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
     if to_datetime is not None:
+        journal.refuse_interrupted()
         to = batch_at(session.spark_checkpoint(target, as_), parse_moment(to_datetime))
     work = {"operation": "rollback", "to": to, **named_sink(sink, into)}
-    journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
     change_checkpoint(session, found, journal, work, into)
 
 

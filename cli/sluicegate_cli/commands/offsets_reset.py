@@ -116,6 +116,8 @@ def run(
     if found.kind is not TargetKind.OFFSET_STORE:
         refuse_option("--consumer", consumer, "offset stores")
     if found.kind is TargetKind.SPARK_CHECKPOINT:
+        journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
+        journal.refuse_interrupted()
         storage = session.spark_checkpoint(target, as_)
         spec = spec_of(known_topics(storage))
         to = wanted_offsets(storage, spec)
@@ -126,7 +128,6 @@ def run(
             "note": str(spec),
             **named_sink(sink, into),
         }
-        journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
         change_checkpoint(session, found, journal, work, into)
         return
     refuse_option("--sink", sink, "Spark checkpoints")

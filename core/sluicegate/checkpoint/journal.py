@@ -85,7 +85,7 @@ class CheckpointJournal:
         if planner is None:
             raise Corrupt(f"{work.get('operation')!r} is not an operation on a Spark checkpoint")
         if work["operation"] not in (_FINISH, _TAKE_BACK):
-            self._refuse_interrupted()
+            self.refuse_interrupted()
         return self._as_plan(planner(self._roots, work), work)
 
     def plan_undo(self, operation_id: str | None, *, force: bool = False) -> Plan:
@@ -125,14 +125,14 @@ class CheckpointJournal:
             goes_on = work["operation"] in (_FINISH, _TAKE_BACK)
             if not goes_on:
                 # Before it is planned: half of a change tells nothing.
-                self._refuse_interrupted()
+                self.refuse_interrupted()
             draft = self._planners[str(work["operation"])](self._roots, work)
             check_drift(plan, self._as_plan(draft, work))
             return self._go_on(work) if goes_on else self._perform(draft, work, approval)
 
     def plan_into(self, work: Mapping[str, Any], destination: str) -> Plan:
         """The same work on a copy of the checkpoint; the original and its sink are only read."""
-        self._refuse_interrupted()
+        self.refuse_interrupted()
         plan = self._plan_copy(work)
         copy = relocate.plan_relocate(self._storage, destination, {})
         root = canonical_uri(destination)
@@ -301,7 +301,8 @@ class CheckpointJournal:
                 return entry.id
         raise NothingToUndo(f"nothing was changed in {self._storage.uri}, or all is undone")
 
-    def _refuse_interrupted(self) -> None:
+    def refuse_interrupted(self) -> None:
+        """Refuse a checkpoint that is changed or made half way: what it holds tells nothing."""
         unfinished.refuse_unfinished(self._storage)
         edit.refuse_interrupted(self._roots)
 
