@@ -113,7 +113,7 @@ class FileLock:
         return self.path.exists()
 
     def remove(self, timeout: float = 0.0) -> None:
-        # Inside it: whoever takes it now would hold a lock that nobody can see.
+        # Inside it: a process that takes it now would hold a lock that no other can see.
         with self.hold(timeout=timeout, note=False):
             self.path.unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from shlex import quote
 from typing import Generic, TypeVar
 
 from sluicegate import units
@@ -107,11 +108,13 @@ class TimeNotKnown(ResetRefused):
 class Timeline(Generic[T]):
     """What was there when: the one lookup by time, for every kind of target.
 
-    Points come newest first, and only as many are read as are needed.
+    Points come newest first, and only as many are read as are needed. `checkpoint list` of `place`,
+    if there is one, shows them all.
     """
 
-    def __init__(self, points: Iterable[Point[T]]) -> None:
+    def __init__(self, points: Iterable[Point[T]], place: str | None = None) -> None:
         self._points = points
+        self._place = place
 
     def at(self, moment_ms: int, *, clamp: bool | None = None) -> Point[T]:
         """The newest point that is not after a moment, or `TimeNotKnown`.
@@ -121,16 +124,16 @@ class Timeline(Generic[T]):
         wanted, oldest = units.utc(moment_ms / 1000), None
         for point in self._points:
             if oldest is None and moment_ms > point.at_ms and not clamp:
-                raise TimeNotKnown(
+                raise self._refusal(
                     f"{wanted} is after the newest that is known: {_shown(point)}",
-                    hint="name an earlier time" + _or_clamp(clamp, "stay at the newest"),
+                    "name an earlier time" + _or_clamp(clamp, "stay at the newest"),
                 )
             if point.at_ms <= moment_ms:
                 if point.gap_after and moment_ms > point.at_ms and not clamp:
-                    raise TimeNotKnown(
+                    raise self._refusal(
                         f"where it was at {wanted} is not known: nothing is kept between "
                         f"{_shown(point)}, and later ones",
-                        hint="name a time that is kept" + _or_clamp(clamp, f"go to {point.what}"),
+                        "name a time that is kept" + _or_clamp(clamp, f"go to {point.what}"),
                     )
                 return point
             oldest = point
@@ -138,10 +141,15 @@ class Timeline(Generic[T]):
             raise TimeNotKnown(f"where it was at {wanted} is not known: nothing is kept")
         if clamp:
             return oldest
-        raise TimeNotKnown(
+        raise self._refusal(
             f"{wanted} is before the oldest that is known: {_shown(oldest)}",
-            hint="name a later time" + _or_clamp(clamp, "go to the oldest"),
+            "name a later time" + _or_clamp(clamp, "go to the oldest"),
         )
+
+    def _refusal(self, message: str, hint: str) -> TimeNotKnown:
+        if self._place is not None:
+            hint += f"; see them with: sluicegate checkpoint list {quote(self._place)}"
+        return TimeNotKnown(message, hint=hint, place=self._place)
 
 
 def _shown(point: Point[T]) -> str:

@@ -450,6 +450,12 @@ class TestTimeline:
             assert ("--clamp" in caught.value.hint) is hinted
         assert Timeline(self.POINTS).at(moment, clamp=True).value == nearest
 
+    def test_the_next_command_shows_the_times(self) -> None:
+        with pytest.raises(TimeNotKnown) as caught:
+            Timeline(self.POINTS, "/data/my orders").at(31)
+        assert caught.value.hint.endswith("sluicegate checkpoint list '/data/my orders'")
+        assert caught.value.place == "/data/my orders"
+
     def test_where_nothing_is_kept(self) -> None:
         with pytest.raises(TimeNotKnown, match="nothing is kept"):
             Timeline[str](()).at(1, clamp=True)

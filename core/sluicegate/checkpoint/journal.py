@@ -9,8 +9,7 @@ from shlex import quote
 from typing import Any
 
 from sluicegate import units
-from sluicegate.checkpoint import barrier as unfinished
-from sluicegate.checkpoint import edit
+from sluicegate.checkpoint import barrier, edit
 from sluicegate.checkpoint.edit import Operation, Progress
 from sluicegate.checkpoint.edit_log import entry_of, undone_operations
 from sluicegate.checkpoint.edit_record import ChangeRecord
@@ -156,7 +155,7 @@ class CheckpointJournal:
         """The same, in an empty directory."""
         draft = self._draft_copy(work)
         record = self._record(draft, work, approval)
-        unfinished.raise_barrier(copy, record.barrier, "the command that made it")
+        barrier.raise_barrier(copy, record.barrier, "the command that made it")
         relocate.copy_files(self._storage, copy, {})
         done = edit.perform({Place.CHECKPOINT: copy}, record, draft.edits)
         return entry_of(Operation(done, Progress.DONE), {})
@@ -184,14 +183,14 @@ class CheckpointJournal:
     def _record(self, draft: Draft, work: Mapping[str, Any], approval: Approval) -> ChangeRecord:
         """What the first operation on a checkpoint would write down."""
         newest = look_at(self._storage).last_batch
-        barrier = max(draft.newest, -1 if newest is None else newest)
+        above = max(draft.newest, -1 if newest is None else newest)
         return ChangeRecord(
             number=1,
             at=time.time(),
             kind=str(work["operation"]),
             by=approval.by,
             summary=draft.summary,
-            barrier=unfinished.barrier_key(barrier),
+            barrier=barrier.barrier_key(above),
             newest=draft.newest,
             files=(),
             reason=approval.reason,
@@ -303,7 +302,7 @@ class CheckpointJournal:
 
     def refuse_interrupted(self) -> None:
         """Refuse a checkpoint that is changed or made half way: what it holds tells nothing."""
-        unfinished.refuse_unfinished(self._storage)
+        barrier.refuse_unfinished(self._storage)
         edit.refuse_interrupted(self._roots)
 
     def _lock(self) -> Lock:

@@ -25,8 +25,8 @@ from sluicegate.errors import Corrupt, Locked, NotFound
 from sluicegate.state import manifest
 from sluicegate.storage import Stat, base
 from sluicegate.storage.blobs import Blobs, Ref, Stored
-from sluicegate.stream import chain as hints
 from sluicegate.stream.append import PruneDraft, Signature
+from sluicegate.stream.chain import HOME_DIRECTORY
 from sluicegate.stream.history import newest_epoch, sound_links
 from sluicegate.stream.output import ATTEMPTS, KINDS, NAME, TRASH, Sink
 from sluicegate.stream.scan import given_up_by
@@ -261,7 +261,7 @@ def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:
     keys = ("", "chain", *_prefixes(stream))
     yield from base.old_temporaries(stream.storage, keys, limit_ns)
     if stream.chain.home:
-        yield from base.old_temporaries(stream.chain.home, [hints.HOME_DIRECTORY], limit_ns)
+        yield from base.old_temporaries(stream.chain.home, [HOME_DIRECTORY], limit_ns)
 
 
 def old_run_locks(stream: Stream, head: Link, limit_ns: float) -> Iterator[Path]:

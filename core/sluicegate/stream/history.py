@@ -94,7 +94,7 @@ def oldest_restorable(stream: Stream, head: Link) -> int | None:
 def link_at(stream: Stream, head: Link, moment_ms: int) -> int:
     """The newest link that was there at a time."""
     links = sound_links(stream, head.number, head.floor)
-    return Timeline(point_of(link) for link in links).at(moment_ms).value.number
+    return Timeline(map(point_of, links), stream.uri).at(moment_ms).value.number
 
 
 def point_of(link: Link) -> Point[Link]:

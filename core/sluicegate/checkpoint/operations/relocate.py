@@ -1,6 +1,6 @@
 """Making checkpoints: a fresh one that starts at given offsets, and a copy that lies elsewhere.
 
-A new directory is startable only when it is complete: see `unfinished`.
+A new directory is startable only when it is complete: see `barrier`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 
 from sluicegate import units
-from sluicegate.checkpoint import barrier as unfinished
-from sluicegate.checkpoint import edit
+from sluicegate.checkpoint import barrier, edit
 from sluicegate.checkpoint.edit import HOME
 from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.log import TEMPORARY, parse_json
@@ -93,14 +92,14 @@ def seed(uri: str, start: Start, query_id: str) -> None:
 
 def write_seed(storage: Storage, start: Start, query_id: str) -> None:
     """The same, in an empty directory."""
-    barrier = unfinished.barrier_key(0)
+    key = barrier.barrier_key(0)
     again = f"sluicegate checkpoint seed {quote(storage.uri)} --offsets FILE"
-    unfinished.raise_barrier(storage, barrier, again)
+    barrier.raise_barrier(storage, key, again)
     storage.put_if_absent(METADATA, json.dumps({"id": query_id}, separators=(",", ":")).encode())
     storage.put_if_absent("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')
     head = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n'
     storage.put_if_absent("offsets/0", (head + _text(start)).encode())
-    storage.delete(barrier)
+    storage.delete(key)
 
 
 def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Plan:
@@ -108,7 +107,7 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
     root = canonical_uri(destination)
     _refuse_occupied(root)
     _refuse_inside(source, root)
-    unfinished.refuse_unfinished(source)
+    barrier.refuse_unfinished(source)
     edit.refuse_interrupted({Place.CHECKPOINT: source})
     files = list(_files(source))
     changed = [key for key in files if has_paths(key)]
@@ -138,11 +137,11 @@ def relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Sto
 def write_copy(source: Storage, storage: Storage, moves: Mapping[str, str]) -> None:
     """The same, in an empty directory."""
     last = look_at(source).last_batch
-    barrier = unfinished.barrier_key(-1 if last is None else last)
-    again = unfinished.relocate_command(_root(source), _root(storage), moves)
-    unfinished.raise_barrier(storage, barrier, again)
+    key = barrier.barrier_key(-1 if last is None else last)
+    again = barrier.relocate_command(_root(source), _root(storage), moves)
+    barrier.raise_barrier(storage, key, again)
     copy_files(source, storage, moves)
-    storage.delete(barrier)
+    storage.delete(key)
 
 
 def copy_files(source: Storage, storage: Storage, moves: Mapping[str, str]) -> None:
@@ -185,7 +184,7 @@ def _refuse_occupied(root: str) -> None:
     try:
         if not storage.list() and not storage.list(temporary=True):
             return
-        if unfinished.told_by(storage):
+        if barrier.told_by(storage):
             hint = f"making it was interrupted: rm -r {quote(root)}"
     except NotFound:
         return

@@ -208,7 +208,7 @@ def _is_beyond(offset: SourceOffset, limit: SourceOffset | None) -> bool:
 
 def _at_moment(look: Look, newest: OffsetEntry, spec: ResetSpec) -> dict[str, str]:
     """The offsets of the last batch planned by then: any kind of offset can go there."""
-    entry = Timeline(timeline(look)).at(spec.moment_ms, clamp=spec.clamp).value
+    entry = Timeline(timeline(look), look.storage.uri).at(spec.moment_ms, clamp=spec.clamp).value
     now = {offset.source: offset.text for offset in newest.offsets}
     return {o.source: o.text for o in entry.offsets if o.text and o.text != now.get(o.source)}
 

@@ -66,7 +66,7 @@ def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
 
 def batch_at(storage: Storage, moment_ms: int) -> int:
     """The last batch that was planned at or before a moment, by the offset log's own times."""
-    return Timeline(timeline(look_at(storage))).at(moment_ms).value.batch
+    return Timeline(timeline(look_at(storage)), storage.uri).at(moment_ms).value.batch
 
 
 def obstacle(look: Look, to: int, reader: ChainReader) -> str | None:
