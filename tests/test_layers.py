@@ -22,17 +22,17 @@ LAYERS = [
     ("units", "process"),
     ("codec", "locks", "storage", "identity"),
     ("findings", "positions"),
-    ("plan", "saved_plan", "lag", "config"),
+    ("plan", "saved_plan", "lag", "config", "report"),
     ("journal", "reset"),
-    ("legacy", "detection"),
+    ("maintenance",),
     ("target",),
-    ("dedup", "state", "shards", "liveness"),
+    ("dedup", "state", "shards", "liveness", "legacy"),
     ("sources", "offsets"),
     ("producer", "checkpoint"),
     ("stream",),
     ("spark",),
     ("job",),
-    ("journals", "ops"),
+    ("ops",),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_HOME = {
@@ -55,7 +55,7 @@ SPARK_SIDE = ("sluicegate.job", "sluicegate.sources.log.spark")
 KNOWS_PATHS = {
     "sluicegate.checkpoint.writers": "looks for processes of this machine",
     "sluicegate.config": "the configuration is a file of this machine",
-    "sluicegate.detection": "tells files from directories",
+    "sluicegate.legacy.v1": "reads a file of this machine",
     "sluicegate.job.job": "Spark's scratch checkpoint",
     "sluicegate.liveness.jvm": "paths in command lines",
     "sluicegate.offsets.legacy": "reads other layouts",
@@ -71,9 +71,8 @@ KNOWS_PATHS = {
     "sluicegate.spark.submit.preflight": "Spark is started on this machine",
     "sluicegate.stream.gc": "files of tasks, which write without a storage",
     "sluicegate.stream.home": "tells a missing home from one that is not mounted",
-    "sluicegate.stream.operations.import_v1": "reads a file of this machine",
     "sluicegate.stream.output": "tasks write files; directories are published",
-    "sluicegate.target": "names that are paths",
+    "sluicegate.target": "names that are paths, files that are targets",
 }
 PATH_NAMES = {"local_root", "local_path", "LocalStorage", "FileLock"}
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.detection import TargetKind
 from sluicegate.errors import UsageError
+from sluicegate.target import Target, TargetKind
 
 TargetArgument = Annotated[
     str | None, typer.Argument(metavar="TARGET", help="name or path; may be left out if only one")
@@ -38,9 +38,44 @@ IntoOption = Annotated[
     str | None,
     typer.Option("--into", metavar="NEW_DIR", help="change a copy there; leave this one alone"),
 ]
+ShardsArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="TARGET", help="a stream or an assignment file; may be left out if one"),
+]
+OwnerArgument = Annotated[
+    str, typer.Argument(metavar="TARGET", help="a stream or an assignment file")
+]
+NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="names of nodes")]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(metavar="events|keys|bytes|FILE", help="what shards weigh: by state, or a file"),
+]
+MaxMovesOption = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="move no more shards than this")
+]
+IdempotentOption = Annotated[
+    bool, typer.Option("--idempotent", help="nothing to do, if it is so already")
+]
+OutputOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="write a new file; leave the target alone")
+]
+
+_ONLY_FOR = {
+    "--link": "gated streams",
+    "--read-data-subset": "gated streams",
+    "--max-duration": "gated streams",
+    "--consumer": "offset stores",
+    "--batch": "Spark checkpoints",
+    "--sink": "Spark checkpoints",
+    "--into": "Spark checkpoints",
+    "--offsets": "Spark checkpoints",
+    "--query-id": "Spark checkpoints",
+}
 
 
-def refuse_option(option: str, value: object, what: str) -> None:
-    """Refuse an option that has no meaning for this kind of target."""
-    if value is not None:
-        raise UsageError(f"{option} is for {what}, which this target is not")
+def refuse_options(target: Target, **given: object) -> None:
+    """Refuse options that have no meaning for this kind of target."""
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is not None and option not in target.accepts:
+            raise UsageError(f"{option} is for {_ONLY_FOR[option]}, which this target is not")

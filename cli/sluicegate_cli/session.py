@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
-from sluicegate.detection import TargetKind
-from sluicegate.errors import ChangeForbidden, Locked, NotConfirmed, UnsupportedFormat
-from sluicegate.storage import Storage, open_storage
-from sluicegate.target import Target, only_target, resolve
+from sluicegate.errors import ChangeForbidden, Locked, NotConfirmed
+from sluicegate.target import (
+    Change,
+    Kind,
+    Options,
+    Target,
+    TargetKind,
+    expect,
+    only_target,
+    resolve,
+)
 from sluicegate_cli.output import Mode, Sink
 
 if TYPE_CHECKING:
     import typer
 
-    from sluicegate.journal import Approval, Entry, Journal
+    from sluicegate.journal import Approval, Entry
     from sluicegate.plan import Plan
 
 HOME_VARIABLE = "SG_HOME"
@@ -69,85 +75,37 @@ class Session:
         named = self.home_option or os.environ.get(HOME_VARIABLE)
         return named or self.config.home or DEFAULT_HOME
 
-    def target(self, word: str | None, kind: TargetKind | None = None) -> Target:
-        """The target that a word means, or the only one there is."""
+    def target(self, word: str | None, kind: TargetKind | None = None, **options: Any) -> Target:
+        """The target that a word means, or the only one there is, with the command's options."""
         name = word if word is not None else only_target(self.config, self.home)
-        return resolve(name, self.config, self.home, kind)
+        chosen = Options(**options, read_only=self.only_plans, progress=self.sink.progress)
+        return resolve(name, self.config, self.home, kind, chosen)
 
-    def spark_checkpoint(self, word: str | None, kind: TargetKind | None = None) -> Storage:
-        """The storage of a target that must be a Spark checkpoint, opened read-only."""
-        target = self.target(word, kind)
-        expect_kind(target, TargetKind.SPARK_CHECKPOINT)
-        return open_storage(target.uri, read_only=True)
-
-    def journal(
-        self,
-        target: Target,
-        consumer: str | None = None,
-        sink: str | None = None,
-        *,
-        writer_gone: bool = False,
-    ) -> Journal:
-        """The journal of a target; who only plans gets one that cannot write."""
-        from sluicegate.journals import open_journal
-
-        named = self.config.targets.get(target.configured_name or "")
-        sink = sink or (named.sink if named else None)
-        return open_journal(
-            target,
-            consumer=consumer,
-            sink=sink,
-            writer_gone=writer_gone,
-            read_only=self.only_plans,
-        )
+    def open(
+        self, adapter: type[Kind], word: str | None, kind: TargetKind | None = None, **options: Any
+    ) -> Kind:
+        """A target of the one kind that a command works on."""
+        return expect(self.target(word, kind, **options), adapter)
 
     @property
     def only_plans(self) -> bool:
         """Whether this run changes no target, so that storage can be opened read-only."""
         return self.dry_run or self.plan_out is not None
 
-    def sink_of(self, word: str | None, option: str | None) -> Storage | None:
-        """The file sink that an option or the target's configuration names, read-only."""
-        name = word if word is not None else only_target(self.config, self.home)
-        named = self.config.targets.get(name)
-        uri = option or (named.sink if named else None)
-        return open_storage(uri, read_only=True) if uri else None
-
-    def carry_out(
-        self,
-        journal: Journal,
-        plan: Plan,
-        apply: Callable[[Approval], Entry | None] | None = None,
-    ) -> None:
+    def carry_out(self, change: Change) -> None:
         """Change a target by a plan of its journal, unless a living writer stands against it."""
+        plan = change.plan
         try:
-            warning = journal.preflight(plan) if plan.actions else None
+            warning = change.journal.preflight(plan) if plan.actions else None
         except Locked as e:
             if not self.only_plans:
                 raise
             warning = e.message
         if warning:
             self.sink.note(f"note: {warning}")
-        do = apply or (lambda approval: journal.apply(plan, approval))
-
-        def shown(approval: Approval) -> Entry | None:
-            with self.showing_progress(journal):
-                return do(approval)
-
-        self.change(plan, shown)
-
-    @contextmanager
-    def showing_progress(self, journal: Journal) -> Iterator[None]:
-        """While a journal is at work: how far it is, if that can take long."""
-        from sluicegate.journal import Reporting
-
-        if not isinstance(journal, Reporting):
-            yield
-            return
-        with self.sink.progress("merging") as tell:
-            journal.report_to(tell)
-            yield
-        journal.report_to(lambda _done, _of: None)
+        self.change(plan, change.apply)
+        for line in change.afterwards if not self.only_plans else ():
+            self.sink.note(line)
 
     def change(self, plan: Plan, apply: Callable[[Approval], Entry | None]) -> None:
         """Show a plan, have it confirmed, apply it: the one way commands change anything."""
@@ -228,16 +186,6 @@ class Session:
         if not self.sink.can_ask:
             raise NotConfirmed("there is no terminal to confirm on; nothing was changed")
         return self.sink.ask("Proceed?")
-
-
-def expect_kind(target: Target, kind: TargetKind) -> None:
-    """Refuse a target of another kind than a command works on."""
-    if target.kind is not kind:
-        raise UnsupportedFormat(
-            f"{target.uri} is {target.kind.shown} ({target.why}); this works on {kind.shown}",
-            hint=f"name {kind.shown}, or override the detection with --as",
-            place=target.uri,
-        )
 
 
 def undo_command(plan: Plan, entry: Entry) -> str:

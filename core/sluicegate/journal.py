@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from sluicegate import units
 from sluicegate.errors import Corrupt, Drifted, NotFound, StorageFailed
@@ -83,14 +83,6 @@ class Journal(Protocol):
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         """Do it, under the target's lock; `Drifted` if the preconditions no longer hold."""
-
-
-@runtime_checkable
-class Reporting(Protocol):
-    """A journal whose work can take long."""
-
-    def report_to(self, on_progress: Callable[[int, int], None]) -> None:
-        """Tell from now on how much is done, and of how much."""
 
 
 def log_intent(path: Path, plan: Plan, approval: Approval) -> None:

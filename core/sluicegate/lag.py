@@ -36,6 +36,12 @@ class EndsUnknown(UsageError):
     )
 
 
+def ends_unknown(positions: Positions, uri: str) -> EndsUnknown:
+    """The error of a target whose topics only a broker knows."""
+    what = f"{', '.join(sorted(positions.by_topic))} of {uri}"
+    return EndsUnknown(f"the end of {what} is known to the broker only, which is not asked here")
+
+
 @dataclass(frozen=True, slots=True)
 class Lag:
     """One partition: the position, and what the source holds; None is what is not known."""

@@ -1,19 +1,40 @@
-"""What a word on the command line means: a named target or a path, of which kind, and why."""
+"""What an operator points at: a named target or a path, of which kind, and what it can do.
+
+Every kind is one adapter, a subclass of `Target` in its own package; here they are known by the
+names of their modules only. Commands ask the target and never test its kind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from enum import Enum
+from importlib import import_module
 from shlex import quote
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from sluicegate.config import Config, NamedStream, NamedTarget
-from sluicegate.detection import TargetKind, detect, is_directory
-from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat, UsageError
+from sluicegate.errors import (
+    NotFound,
+    SluicegateError,
+    StorageFailed,
+    UnsupportedFormat,
+    UsageError,
+)
 from sluicegate.findings import Finding, Severity, has_errors, rule
-from sluicegate.storage import joined_uri, local_root, open_storage
+from sluicegate.storage import Storage, joined_uri, local_root, open_storage
 
-# As `chain.hint` names them.
-_HINT = ".head"
+if TYPE_CHECKING:
+    from sluicegate.journal import Approval, Entry, Journal
+    from sluicegate.lag import Lag
+    from sluicegate.maintenance import RunOptions, Sample, Steps
+    from sluicegate.plan import Plan
+    from sluicegate.positions import Positions
+    from sluicegate.report import Report
+    from sluicegate.reset import ResetSpec
 
 MISSING = rule(
     "SG-TARGET-MISSING",
@@ -50,53 +71,388 @@ MISMATCH = rule(
     "The configuration says `checkpoint` or `offsets`, but what lies there looks like another "
     "kind of target.",
 )
+
+
+class TargetKind(Enum):
+    """What commands can work on, and the module of each kind's adapter."""
+
+    SPARK_CHECKPOINT = "spark-checkpoint", "sluicegate.checkpoint.target"
+    OFFSET_STORE = "offset-store", "sluicegate.offsets.target"
+    STREAM = "stream", "sluicegate.stream.target"
+    V1_CHECKPOINT = "v1-checkpoint", "sluicegate.legacy.target"
+    ASSIGNMENT_FILE = "assignment-file", "sluicegate.shards.target"
+
+    _module: str
+
+    def __new__(cls, word: str, module: str) -> Self:
+        member = object.__new__(cls)
+        member._value_ = word
+        member._module = module
+        return member
+
+    @property
+    def shown(self) -> str:
+        """With its article, as it stands in a sentence."""
+        return f"{'an' if self.value[0] in 'ao' else 'a'} {self.value}"
+
+    @property
+    def adapter(self) -> type[Target]:
+        """The class that does everything that depends on the kind."""
+        found: type[Target] = import_module(self._module).ADAPTER
+        return found
+
+
 _ROLES = {"checkpoint": TargetKind.SPARK_CHECKPOINT, "offsets": TargetKind.OFFSET_STORE}
+# Directories of ours that commands do not work on, by their identity files.
+_OTHERS = {
+    "sluicegate.log": (
+        "an embedded log, the source of streams",
+        "name a stream that reads it, or name it as a stream's source in sluicegate.toml",
+    ),
+    "sluicegate.producer": (
+        "the directory of a producer",
+        "its application opens it; commands work on streams and stores",
+    ),
+}
+
+OnProgress = Callable[[int, int], None]
+"""Takes how much of a piece of work is done, and of how much."""
+Progress = Callable[[str], AbstractContextManager[OnProgress]]
+"""Shows work under a title while it goes on."""
+
+
+def no_progress(_title: str) -> AbstractContextManager[OnProgress]:
+    """Show nothing."""
+    return nullcontext(lambda _done, _of: None)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Something to work on; `why` says in a few words how its kind is known."""
+class Options:
+    """How one run works on a target, whatever its kind: what was said on the command line.
+
+    `writer_gone` is the operator's word that the job has ended, where files are too young to tell.
+    """
+
+    sink: str | None = None
+    consumer: str | None = None
+    into: str | None = None
+    writer_gone: bool = False
+    read_only: bool = True
+    progress: Progress = no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A plan of a target's journal, what carries it out, and what to tell afterwards."""
+
+    journal: Journal
+    plan: Plan
+    apply: Callable[[Approval], Entry]
+    afterwards: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, journal: Journal, plan: Plan) -> Change:
+        """As the journal itself applies it."""
+        return cls(journal, plan, lambda approval: journal.apply(plan, approval))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How much of a target's contents a check reads: all, a part of it, for so long."""
+
+    everything: bool = False
+    subset: str | None = None
+    max_duration: float | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether contents are read at all."""
+        return self.everything or self.subset is not None or self.max_duration is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOptions:
+    """How positions move; a gated stream must know what happens to what it counted already."""
+
+    spec_of: Callable[[list[str]], ResetSpec]
+    skip_seen: bool = False
+    reprocess: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RepairOptions:
+    """What a repair may use: contents, offsets or an id that only the operator knows."""
+
+    read_data: bool = False
+    offsets: Positions | None = None
+    query_id: str | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a target is: its last batch or epoch and when that was; of a store, its newest commit.
+
+    `findings` has what a quick look finds wrong.
+    """
+
+    last_batch: int | None = None
+    updated_ms: int | None = None
+    standing: str | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """Something to work on; `why` says in a few words how its kind is known.
+
+    A kind implements what it can do. The rest says of itself which kind can do it.
+    """
 
     name: str
     uri: str
-    kind: TargetKind
     why: str
     configured_name: str | None = None
+    config: Config = field(default_factory=Config, repr=False)
+    options: Options = field(default_factory=Options, repr=False)
+
+    kind: ClassVar[TargetKind]
+    accepts: ClassVar[frozenset[str]] = frozenset()
+    """The options that mean something for this kind, as they are written."""
+    maintenance_lock: ClassVar[str | None] = None
+    """The lock that maintenance holds, below the target; None: nothing to maintain."""
+
+    @classmethod
+    @abstractmethod
+    def detect(cls, found: Candidate) -> str | None:
+        """How it shows that this kind lies at a place; None if it does not."""
+
+    @property
+    def command_name(self) -> str:
+        """The target as the next command names it."""
+        return quote(self.configured_name or self.name)
+
+    def wrong_kind(self, wanted: TargetKind) -> UnsupportedFormat:
+        """The one error for a command that works on another kind."""
+        return UnsupportedFormat(
+            f"{self.uri} is {self.kind.shown} ({self.why}); this works on {wanted.shown}",
+            hint=f"name {wanted.shown}, or override the detection with --as",
+            place=self.uri,
+        )
+
+    # Looking.
+
+    def inspect(self, at: int | None = None) -> Report:
+        """Where it stands, now or at a link."""
+        del at
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def batches(self, last: int) -> Report:
+        """The newest batches or links."""
+        del last
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def compare(self, at: int | None, other: Target, other_at: int | None) -> Report:
+        """What differs between two batches or links."""
+        del at, other, other_at
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def verify(self, reading: Reading) -> Report:
+        """What is wrong with it."""
+        del reading
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def audit(self, since_ms: int, *, read_data: bool) -> Report:
+        """What shows whether anything was lost or duplicated."""
+        del since_ms, read_data
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def show_positions(self, at: int | None = None) -> Report:
+        """The next offsets to read."""
+        del at
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
+        """The next offsets to read, and where they come from (a batch, a link, a consumer)."""
+        del at
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def lag(self, ends: Positions | None) -> list[Lag]:
+        """How far each position is behind its end; without `ends` the source is asked."""
+        del ends
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def shards(self) -> Any:
+        """Who owns its shards: an `OwnedShards`, of a package above this one."""
+        raise self.wrong_kind(TargetKind.STREAM)
+
+    # Day by day.
+
+    def status(self) -> Status:
+        """Where it is, and what a quick look finds wrong."""
+        return Status()
+
+    def metrics(self) -> Iterator[Sample]:
+        """What is measured of it now; a part that cannot be read is left out."""
+        return iter(())
+
+    def verified_at(self) -> float | None:
+        """When its contents were last read to their end."""
+        return None
+
+    def maintain(self, options: RunOptions) -> Steps:
+        """All steps of its maintenance."""
+        raise NotImplementedError(f"{self.kind.value} has no maintenance, but a lock for it")
+
+    # Changing.
+
+    def journal(self) -> Journal:
+        """What was changed, and how more is changed."""
+        raise UnsupportedFormat(
+            f"{self.uri} is a {self.kind.value} ({self.why}), of which this release keeps no "
+            "journal",
+            hint="name a stream, an offset store, a Spark checkpoint or an assignment file",
+            place=self.uri,
+        )
+
+    def rollback(self, to: int | None, moment: str | None, *, force: bool) -> Change:
+        """To the end of an older batch or link, or to the last there was at a time."""
+        del to, moment, force
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+    def reset(self, options: ResetOptions) -> Change:
+        """Positions elsewhere."""
+        del options
+        raise self.wrong_kind(TargetKind.OFFSET_STORE)
+
+    def repair(self, options: RepairOptions) -> Change:
+        """What verify finds, as far as that loses nothing."""
+        del options
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
+
+
+Kind = TypeVar("Kind", bound=Target)
+
+
+def expect(target: Target, kind: type[Kind]) -> Kind:
+    """The target, which must be of a kind that only one command knows."""
+    if not isinstance(target, kind):
+        raise target.wrong_kind(kind.kind)
+    return target
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """A named target as it was found: the target if it could be told, and what is wrong."""
+class Candidate:
+    """What lies at a place whose kind is to be found: a directory's entries, or one file.
 
-    name: str
-    uri: str
-    target: Target | None
-    findings: tuple[Finding, ...]
+    Names decide first, then the first bytes of files; never a file's name alone what only its
+    content can tell.
+    """
+
+    storage: Storage
+    entries: Mapping[str, str]
+    file: str | None = None
+    data: bytes = b""
+
+    def frame_kind(self, name: str) -> str | None:
+        """The kind of a file in our own format; None if it is none."""
+        from sluicegate import codec  # here, because most targets are known by their names
+
+        try:
+            with self.storage.open(name) as stream:
+                head = stream.read(codec.HEADER_BYTES)
+            return codec.read_header(head, name).kind
+        except SluicegateError:
+            # One odd entry must not hide what the rest of the directory is.
+            return None
 
 
-def resolve(word: str, config: Config, home: str, kind: TargetKind | None = None) -> Target:
+def detect(uri: str) -> tuple[TargetKind, str]:
+    """What lies at a URI, and how that shows; `UnsupportedFormat` if it is nothing we know."""
+    candidate = _candidate(uri)
+    # Stores last: their package is the largest to import, and others are asked about more often.
+    for kind in sorted(TargetKind, key=lambda kind: kind is TargetKind.OFFSET_STORE):
+        if why := kind.adapter.detect(candidate):
+            return kind, why
+    for name, (what, hint) in _OTHERS.items():
+        if candidate.entries.get(name) == "file":
+            raise UnsupportedFormat(f"{uri} is {what}, not a target", hint=hint, place=uri)
+    raise UnsupportedFormat(
+        f"{uri} is not a Spark checkpoint, an offset store, a gated stream, a v1 checkpoint or "
+        "an assignment file",
+        hint="name the directory that holds offsets/ and commits/, or say what it is with --as",
+        place=uri,
+    )
+
+
+def _candidate(uri: str) -> Candidate:
+    if is_directory(uri):
+        storage = open_storage(uri, read_only=True)
+        return Candidate(storage, {entry.name: entry.kind for entry in storage.list()})
+    # Resolved first: the operator named the file, so a link to it is meant to be followed.
+    path = local_root(uri).resolve()
+    beside = open_storage(str(path.parent), read_only=True)
+    found = Candidate(beside, {}, path.name)
+    if (kind := found.frame_kind(path.name)) is not None:
+        raise UnsupportedFormat(
+            f"{beside.uri}/{path.name} is a single Sluicegate file of kind {kind!r}, not a target",
+            hint="name the directory it belongs to",
+        )
+    return Candidate(beside, {}, path.name, beside.get(path.name))
+
+
+def is_directory(uri: str) -> bool:
+    """Whether a directory is there, or a file; `NotFound` if neither."""
+    path = local_root(uri)
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError as e:
+        raise NotFound(f"{path} does not exist", place=uri) from e
+    except OSError as e:
+        raise StorageFailed(f"{path}: {(e.strerror or str(e)).lower()}", place=uri) from e
+
+
+def resolve(
+    word: str,
+    config: Config,
+    home: str,
+    kind: TargetKind | None = None,
+    options: Options | None = None,
+) -> Target:
     """The target that a name or path means; `kind` overrides the detection."""
     named = _named(word, config, home)
     if named is None and not _looks_like_path(word):
         raise _unknown_name(word, config, home)
     uri = _uri_of(named, home) if named else word
+    found, why = _kind_of(named, uri, home, word, kind)
     configured = named.name if named else None
+    return found.adapter(word, uri, why, configured, config, options or Options())
+
+
+def _kind_of(
+    named: NamedTarget | NamedStream | None,
+    uri: str,
+    home: str,
+    word: str,
+    kind: TargetKind | None,
+) -> tuple[TargetKind, str]:
     if kind is not None:
         is_directory(uri)
-        return Target(word, uri, kind, "you said so with --as", configured)
-    if isinstance(named, NamedStream) and is_remembered(home, named.name):
+        return kind, "you said so with --as"
+    if isinstance(named, NamedStream) and _remembers(home, named.name):
         # Whatever is left of it: as a stream it is refused with the right words.
-        return Target(word, uri, TargetKind.STREAM, "the home remembers it", configured)
+        return TargetKind.STREAM, "the home remembers it"
     if isinstance(named, NamedTarget) and named.role == "offsets" and not _holds_anything(uri):
         # A disk that is not mounted; as a store it is refused with the right words.
-        return Target(word, uri, TargetKind.OFFSET_STORE, "configured as offsets", configured)
+        return TargetKind.OFFSET_STORE, "configured as offsets"
     if isinstance(named, NamedStream) and not _exists(uri):
         raise NotFound(
             f"the stream {word} has not begun: {uri} does not exist",
             hint=f"begin it with: sluicegate init --stream {quote(word)}",
             place=uri,
         )
-    return Target(word, uri, *detect(uri), configured)
+    return detect(uri)
 
 
 def place_of(word: str, config: Config, home: str) -> str:
@@ -130,34 +486,45 @@ def only_target(config: Config, home: str) -> str:
     )
 
 
-def survey(config: Config, home: str) -> list[Sighting]:
+@dataclass(frozen=True, slots=True)
+class TargetEntry:
+    """A named target as it was found: the target if its kind is known, and what is wrong."""
+
+    name: str
+    uri: str
+    target: Target | None
+    findings: tuple[Finding, ...]
+
+
+def list_targets(config: Config, home: str) -> list[TargetEntry]:
     """Every target and stream the configuration names, those that need a person first."""
     unnamed = [NamedStream(name, "") for name in home_streams(home) if name not in config.streams]
-    seen = [_sight(named, home) for named in (*_all_named(config), *unnamed)]
-    return sorted(seen, key=lambda sighting: (not has_errors(sighting.findings), sighting.name))
+    found = [_entry_of(named, config, home) for named in (*_all_named(config), *unnamed)]
+    return sorted(found, key=lambda entry: (not has_errors(entry.findings), entry.name))
 
 
-def _sight(named: NamedTarget | NamedStream, home: str) -> Sighting:
+def _entry_of(named: NamedTarget | NamedStream, config: Config, home: str) -> TargetEntry:
     try:
         uri = _uri_of(named, home)
         local_root(uri)
     except SluicegateError as e:
         place = home if isinstance(named, NamedStream) else named.uri
-        return Sighting(named.name, place, None, (UNREADABLE.at(place, e.message),))
+        return TargetEntry(named.name, place, None, (UNREADABLE.at(place, e.message),))
     try:
         kind, why = detect(uri)
     except NotFound as e:
-        begun = not isinstance(named, NamedStream) or is_remembered(home, named.name)
+        begun = not isinstance(named, NamedStream) or _remembers(home, named.name)
         finding = MISSING if begun else NOT_STARTED
-        return Sighting(named.name, uri, None, (finding.at(uri, e.message),))
+        return TargetEntry(named.name, uri, None, (finding.at(uri, e.message),))
     except UnsupportedFormat as e:
-        return Sighting(named.name, uri, None, (UNRECOGNISED.at(uri, e.message),))
+        return TargetEntry(named.name, uri, None, (UNRECOGNISED.at(uri, e.message),))
     except SluicegateError as e:
-        return Sighting(named.name, uri, None, (UNREADABLE.at(uri, e.message),))
+        return TargetEntry(named.name, uri, None, (UNREADABLE.at(uri, e.message),))
     wanted = TargetKind.STREAM if isinstance(named, NamedStream) else _ROLES[named.role]
     odd = f"configured as {wanted.value}, but it is {kind.value}: {why}"
     findings = () if kind is wanted else (MISMATCH.at(uri, odd),)
-    return Sighting(named.name, uri, Target(named.name, uri, kind, why, named.name), findings)
+    target = kind.adapter(named.name, uri, why, named.name, config)
+    return TargetEntry(named.name, uri, target, findings)
 
 
 def home_streams(home: str) -> list[str]:
@@ -165,19 +532,23 @@ def home_streams(home: str) -> list[str]:
     try:
         storage = open_storage(home, read_only=True)
         entries = [entry.name for entry in storage.list() if entry.kind == "directory"]
-        here = [name for name in entries if storage.stat(f"{name}/chain")]
-        hints = storage.list("heads") if "heads" in entries else []
+        here = [name for name in entries if storage.stat(f"{name}/{CHAIN}")]
+        hints = storage.list(HEADS) if HEADS in entries else []
     except SluicegateError:
         return []
-    return sorted({*here, *(e.name.removesuffix(_HINT) for e in hints if e.name.endswith(_HINT))})
+    return sorted({*here, *(e.name.removesuffix(HINT) for e in hints if e.name.endswith(HINT))})
 
 
-def is_remembered(home: str, name: str) -> bool:
+def _remembers(home: str, name: str) -> bool:
     """Whether a home knows of a stream, whether its directory is there or not."""
     try:
-        return open_storage(home, read_only=True).stat(f"heads/{name}{_HINT}") is not None
+        return open_storage(home, read_only=True).stat(f"{HEADS}/{name}{HINT}") is not None
     except SluicegateError:
         return False
+
+
+# What a home has of a stream: its directory with a chain, and a hint where the chain ends.
+CHAIN, HEADS, HINT = "chain", "heads", ".head"
 
 
 def _all_named(config: Config) -> Iterator[NamedTarget | NamedStream]:
@@ -201,7 +572,7 @@ def _exists(word: str) -> bool:
         return False
 
 
-def _known_names(config: Config, home: str) -> list[str]:
+def _known_names(config: Config, home: str) -> Sequence[str]:
     return list(dict.fromkeys([*(n.name for n in _all_named(config)), *home_streams(home)]))
 
 
@@ -215,12 +586,3 @@ def _unknown_name(word: str, config: Config, home: str) -> NotFound:
 
 def _holds_anything(uri: str) -> bool:
     return not is_directory(uri) or bool(open_storage(uri, read_only=True).list())
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that is not the same; None where it is not there at all."""
-
-    what: str
-    left: str | None
-    right: str | None

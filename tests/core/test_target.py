@@ -7,9 +7,8 @@ import pytest
 
 from sluicegate import codec
 from sluicegate.config import Config, parse_config
-from sluicegate.detection import TargetKind, detect
 from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.target import resolve, survey
+from sluicegate.target import TargetKind, detect, list_targets, resolve
 
 V1 = struct.pack("<QQQII", 7, 0, 7, 0, 0)
 
@@ -37,7 +36,7 @@ def make(root: Path, *names: str) -> Path:
 )
 def test_directories(tmp_path: Path, names: tuple[str, ...], kind: str, why: str) -> None:
     found, reason = detect(str(make(tmp_path / "x", *names)))
-    assert found is TargetKind(kind)
+    assert found.value == kind
     assert why in reason
 
 
@@ -129,7 +128,7 @@ def test_survey_puts_what_needs_a_person_first(tmp_path: Path) -> None:
         source = "x"
         """,
     )
-    seen = survey(config, str(tmp_path))
+    seen = list_targets(config, str(tmp_path))
     codes = [(s.name, [f.code for f in s.findings]) for s in seen]
     assert codes == [
         ("c-odd", ["SG-TARGET-UNRECOGNISED"]),
@@ -153,7 +152,8 @@ def test_a_home_that_is_not_supported_does_not_hide_the_other_targets(tmp_path: 
     make(tmp_path / "good", "metadata", "offsets/")
     text = '[targets.good]\ncheckpoint = "good"\n[streams.s]\nsource = "x"'
     seen = {
-        s.name: [f.code for f in s.findings] for s in survey(configured(tmp_path, text), "s3://x/y")
+        s.name: [f.code for f in s.findings]
+        for s in list_targets(configured(tmp_path, text), "s3://x/y")
     }
     assert seen == {"good": [], "s": ["SG-TARGET-UNREADABLE"]}
 

@@ -127,8 +127,10 @@ def test_every_command_has_a_schema() -> None:
 
 def test_every_schema_is_documented() -> None:
     pattern = re.compile(r'(?:schema=|SCHEMA = )"(sluicegate\.[\w.-]+)"')
-    sources = (path.read_text() for path in (ROOT / "cli").rglob("*.py"))
-    assert {*schemas.read()} == {name for text in sources for name in pattern.findall(text)}
+    sources = [path for top in ("cli", "core") for path in (ROOT / top).rglob("*.py")]
+    # A saved plan is a file, not what a command prints.
+    used = {name for path in sources for name in pattern.findall(path.read_text())}
+    assert {*schemas.read()} == used - {"sluicegate.saved-plan"}
 
 
 def test_another_shape_is_noticed() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.checkpoint import journal
+from sluicegate.checkpoint import journal, maintenance
 from sluicegate.checkpoint.edit_log import old_backups
 from sluicegate.checkpoint.journal import CheckpointJournal
+from sluicegate.checkpoint.maintenance import CheckpointMaintenance
 from sluicegate.checkpoint.rules.state_data import Portion
 from sluicegate.checkpoint.writers import LOCK
 from sluicegate.config import Maintain
@@ -17,9 +18,7 @@ from sluicegate.findings import Severity
 from sluicegate.journal import Approval, NothingToUndo
 from sluicegate.liveness import Evidence
 from sluicegate.locks import FileLock
-from sluicegate.ops import maintenance
-from sluicegate.ops.maintain_checkpoints import CheckpointCare
-from sluicegate.ops.maintenance import Outcome, Steps
+from sluicegate.maintenance import Outcome, Steps
 from sluicegate.process import myself
 from sluicegate.storage import open_storage
 from tests.ops.places import make_checkpoint
@@ -39,7 +38,7 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(root: Path, policy: Maintain = LONG_AGO, only: str = "") -> Steps:
     storage = open_storage(str(root), read_only=bool(only))
-    return CheckpointCare(storage, None, terms(policy, only=only), "orders").run()
+    return CheckpointMaintenance(storage, None, terms(policy, only=only), "orders").run()
 
 
 def outcome(steps: Steps, name: str) -> Outcome:
@@ -155,6 +154,6 @@ class TestPortions:
 @pytest.mark.parametrize("content", [b"", b"not a frame", b"\x89SLG\r\n\x1a\n" + bytes(90)])
 def test_a_damaged_memory_is_none(checkpoint: Path, content: bytes) -> None:
     run(checkpoint)
-    (checkpoint / maintenance.KEY).write_bytes(content)
-    assert maintenance.load(open_storage(str(checkpoint))) == maintenance.Memory()
+    (checkpoint / maintenance.MEMORY).write_bytes(content)
+    assert maintenance.recall(open_storage(str(checkpoint))) == maintenance.Memory()
     assert run(checkpoint).findings == []

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluicegate import codec
 from sluicegate.locks import FileLock
-from sluicegate.ops.maintenance import Report, Sample, TargetReport
+from sluicegate.maintenance import RunReport, Sample, TargetReport
 from sluicegate.ops.metrics import METRICS, exposition
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
@@ -97,9 +97,9 @@ def test_promtool_has_nothing_to_say() -> None:
     labels = dict.fromkeys(("target", "consumergroup", "topic"), 'it\'s "a"\\b\n')
     labels |= {"partition": "0", "outcome": "duplicate", "log": "offsets"}
     target = TargetReport("clicks", "/x", "stream")
-    always = exposition(Report((target,), 1.0, 2.0))
+    always = exposition(RunReport((target,), 1.0, 2.0))
     more = [Sample(m.name, 1.5, labels) for m in METRICS if m.name.encode() not in always]
-    text = exposition(Report((replace(target, samples=tuple(more)),), 1.0, 2.0))
+    text = exposition(RunReport((replace(target, samples=tuple(more)),), 1.0, 2.0))
     assert all(metric.name.encode() in text for metric in METRICS)
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=text, capture_output=True, check=False

@@ -16,7 +16,7 @@ import pytest
 
 from sluicegate.config import Maintain
 from sluicegate.findings import has_errors
-from sluicegate.ops.maintenance import Outcome, Steps
+from sluicegate.maintenance import Outcome, Steps
 from sluicegate.storage import LocalStorage
 from sluicegate.stream.gc import GRACE, list_garbage
 from sluicegate.stream.output import DATA, open_sink

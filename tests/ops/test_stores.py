@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sluicegate.config import Maintain
+from sluicegate.maintenance import Outcome, Steps
 from sluicegate.offsets import LockFileOffsetStore
-from sluicegate.ops.maintain_stores import StoreCare
-from sluicegate.ops.maintenance import Outcome, Steps
+from sluicegate.offsets.maintenance import StoreMaintenance
 from sluicegate.positions import Position
 from sluicegate.storage import open_storage
 from tests.ops.week import Clock, terms
@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> LockFileOffsetStore:
 
 def run(store: LockFileOffsetStore, only: str = "") -> Steps:
     storage = open_storage(store.uri, read_only=bool(only))
-    return StoreCare(storage, terms(Maintain(keep=7 * DAY), only=only)).run()
+    return StoreMaintenance(storage, terms(Maintain(keep=7 * DAY), only=only)).run()
 
 
 def commit(store: LockFileOffsetStore, clock: Clock, days: int) -> None:

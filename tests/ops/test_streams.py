@@ -13,9 +13,9 @@ import pytest
 from sluicegate.config import Maintain
 from sluicegate.findings import Severity
 from sluicegate.locks import LockMode
-from sluicegate.ops import metrics
-from sluicegate.ops.maintenance import Outcome, Steps
+from sluicegate.maintenance import Outcome, Steps
 from sluicegate.stream.gc import GRACE
+from sluicegate.stream.maintenance import metrics
 from sluicegate.stream.operations.changes import ROLLBACK
 from sluicegate.stream.output import DATA, Sink, name_of, open_sink
 from sluicegate.stream.snapshot import key_of
@@ -193,7 +193,7 @@ def test_after_a_repair_that_lost_the_newest_link(root: Path, stream: Stream) ->
     newest.write_bytes(b"garbage")
     apply(stream, "repair")
     assert not [f.code for f in run(root).findings if f.severity is Severity.ERROR]
-    samples = {sample.metric for sample in metrics.of_stream("clicks", stream)}
+    samples = {sample.metric for sample in metrics("clicks", stream)}
     assert {"sluicegate_head_age_seconds", "kafka_consumergroup_current_offset"} <= samples
     with sinks.started(stream, sink):
         """It withdraws what was lost, so there is something in the trash."""

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from sluicegate.config import Maintain, NamedStream
 from sluicegate.journal import Approval
-from sluicegate.ops.maintain_streams import StreamCare
-from sluicegate.ops.maintenance import Budget, Outcome, Steps, Terms
+from sluicegate.maintenance import Budget, Outcome, RunOptions, Steps
 from sluicegate.process import myself
 from sluicegate.storage.syscalls import Calls
+from sluicegate.stream.maintenance import StreamMaintenance
 from sluicegate.stream.operations.changes import ROLLBACK
 from sluicegate.stream.output import DATA, Sink, name_of, open_sink
 from sluicegate.stream.snapshot import Link, key_of
@@ -60,10 +60,10 @@ class Dated(Calls):
         super().sync(fd)
 
 
-def terms(policy: Maintain, *, seconds: float = 1.0, only: str = "") -> Terms:
+def terms(policy: Maintain, *, seconds: float = 1.0, only: str = "") -> RunOptions:
     """What a run may do; `only` is `dry_run` or `read_only`."""
     approval, budget = Approval(myself(), "maintain"), Budget(seconds)
-    return Terms(policy, approval, budget, only == "dry_run", only == "read_only")
+    return RunOptions(policy, approval, budget, only == "dry_run", only == "read_only")
 
 
 @dataclass
@@ -169,10 +169,10 @@ class Week:
         return {name for number, name in self.written.items() if head.includes(number)}
 
 
-def cared_for(stream: Stream, sink: Path | None, these: Terms) -> Steps:
+def cared_for(stream: Stream, sink: Path | None, these: RunOptions) -> Steps:
     """A run of the maintenance over a stream, as it was configured."""
     named = NamedStream(NAME, "", sink=str(sink) if sink else None)
-    return StreamCare(stream, named, these).run()
+    return StreamMaintenance(stream, named, these).run()
 
 
 def make_old(path: Path, seconds: float, now: Callable[[], float]) -> None:

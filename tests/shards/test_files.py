@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.detection import TargetKind, detect
 from sluicegate.errors import Corrupt, Drifted, SluicegateError, UsageError
 from sluicegate.journal import Approval, NothingToUndo
 from sluicegate.process import myself
@@ -20,6 +19,7 @@ from sluicegate.shards.describe import Proposal
 from sluicegate.shards.files import parse
 from sluicegate.shards.journal import REBALANCE, FileJournal, work_of
 from sluicegate.shards.planner import RebalancePlan, plan
+from sluicegate.target import TargetKind, detect
 
 KAFKA: dict[str, Any] = {
     "version": 1,

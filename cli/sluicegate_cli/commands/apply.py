@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
-from sluicegate.detection import TargetKind
 from sluicegate.errors import Drifted
 from sluicegate.journal import Approval, Entry, Journal, review
 from sluicegate.plan import Plan, Subject
 from sluicegate.saved_plan import SavedPlan, load
-from sluicegate.target import Target
+from sluicegate.target import Change, Target, TargetKind
 from sluicegate_cli.options import WriterGoneOption
 from sluicegate_cli.output.plan import plan_view
 from sluicegate_cli.session import Session
@@ -45,12 +44,10 @@ def run(
         saved.expect(expect)
     session = Session.of(ctx)
     session = replace(session, reason=session.reason or saved.reason)
-    journal = _journal(session, saved, writer_gone=writer_gone)
-    with session.showing_progress(journal):
-        found = review(journal, saved)
+    journal = _target(session, saved, writer_gone=writer_gone).journal()
+    found = review(journal, saved)
     if isinstance(found, Plan):
-        apply = partial(_apply, journal, saved, found)
-        session.carry_out(journal, found, apply)
+        session.carry_out(Change(journal, found, partial(_apply, journal, saved, found)))
     else:
         session.sink.note(f"Applied already, as {found.id} at {units.utc(found.at)}.")
         done = replace(saved.plan, actions=())
@@ -69,22 +66,20 @@ def _apply(journal: Journal, saved: SavedPlan, plan: Plan, approval: Approval) -
         raise
 
 
-def _journal(session: Session, saved: SavedPlan, *, writer_gone: bool) -> Journal:
-    work = saved.plan.work
-    consumer, sink = work.get("consumer"), work.get("sink")
-    return session.journal(
-        _target(session, saved),
-        consumer if isinstance(consumer, str) else None,
-        sink if isinstance(sink, str) else None,
-        writer_gone=writer_gone,
-    )
-
-
-def _target(session: Session, saved: SavedPlan) -> Target:
-    subject = saved.plan.subject
+def _target(session: Session, saved: SavedPlan, *, writer_gone: bool) -> Target:
+    subject, work = saved.plan.subject, saved.plan.work
     assert isinstance(subject, Subject)
     kind = next((kind for kind in TargetKind if kind.value == subject.kind), None)
-    if subject.name in {*session.config.targets, *session.config.streams}:
-        return session.target(subject.name, kind)
-    found = session.target(subject.uri, kind)
-    return replace(found, configured_name=subject.name)
+    named = subject.name in {*session.config.targets, *session.config.streams}
+    found = session.target(
+        subject.name if named else subject.uri,
+        kind,
+        consumer=_text(work.get("consumer")),
+        sink=_text(work.get("sink")),
+        writer_gone=writer_gone,
+    )
+    return found if named else replace(found, configured_name=subject.name)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

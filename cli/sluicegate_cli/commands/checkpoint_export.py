@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from sluicegate.stream.operations.import_v1 import plan_write_v1, to_v1, write_v1
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import stream_of
 
 CHANGES = True
 EXAMPLES = (("checkpoint export clicks checkpoint-42.bin", "for a system that reads v1 files"),)
@@ -28,8 +28,7 @@ def run(
     source, no state per shard and no partitions.
     """
     session = Session.of(ctx)
-    stream = stream_of(session.target(target, as_))
-    at = stream.chain.head() if link is None else stream.chain.read(link)
+    stream, at = session.open(GatedStream, target, as_).link(link)
     checkpoint = to_v1(stream, at)
     plan = plan_write_v1(file, checkpoint, at.number)
     session.change(plan, lambda _: write_v1(file, checkpoint))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Annotated
 
 import typer
 
 from sluicegate.errors import NotFound
+from sluicegate.legacy import v1
 from sluicegate.stream.operations.begin import begin_from_v1, plan_begin_from_v1
 from sluicegate.stream.operations.changes import IMPORT, StreamChange
-from sluicegate.stream.operations.import_v1 import read_v1
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import ForceOption
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import change_stream
 
 CHANGES = True
 SAVES_PLAN = True
@@ -35,13 +36,14 @@ def run(
     The file's states are kept as they are; they are not taken apart.
     """
     session = Session.of(ctx)
-    checkpoint, data = read_v1(file)
+    checkpoint, data = v1.read(file)
     try:
-        found = session.target(stream)
+        found = session.open(GatedStream, stream)
     except NotFound:
         plan = plan_begin_from_v1(session.home, stream, checkpoint)
         home = session.home
         session.change(plan, lambda approval: begin_from_v1(home, stream, checkpoint, approval))
         return
-    change = StreamChange(IMPORT, data=data, force=force, note=f"import at {checkpoint.sequence}")
-    change_stream(session, found, change)
+    text = b64encode(data).decode("ascii")
+    note = f"import at {checkpoint.sequence}"
+    session.carry_out(found.change(StreamChange(IMPORT, data=text, force=force, note=note)))

@@ -6,12 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.checkpoint.inspect import inspect
-from sluicegate.detection import TargetKind
-from sluicegate.target import Target
-from sluicegate_cli.options import AsOption, TargetArgument, refuse_option
-from sluicegate_cli.output import View
-from sluicegate_cli.output.checkpoint import inspect_view
+from sluicegate_cli.options import AsOption, TargetArgument, refuse_options
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -39,20 +34,5 @@ def run(
     """
     session = Session.of(ctx)
     found = session.target(target, as_)
-    if found.kind is not TargetKind.STREAM:
-        refuse_option("--link", link, "gated streams")
-    if found.kind in (TargetKind.STREAM, TargetKind.V1_CHECKPOINT):
-        session.sink.show(_view(found, link))
-    else:
-        session.sink.show(inspect_view(inspect(session.spark_checkpoint(target, as_))))
-
-
-def _view(target: Target, link: int | None) -> View:
-    from sluicegate.stream import inspect as streams
-    from sluicegate.stream.operations.import_v1 import read_v1
-    from sluicegate_cli.output.stream import stream_view, v1_view
-    from sluicegate_cli.streams import stream_of
-
-    if target.kind is TargetKind.V1_CHECKPOINT:
-        return v1_view(target.uri, read_v1(target.uri)[0])
-    return stream_view(streams.inspect(stream_of(target), link))
+    refuse_options(found, link=link)
+    session.sink.show(found.inspect(link))

@@ -9,10 +9,10 @@ import typer
 from sluicegate.errors import UsageError
 from sluicegate.stream.gc import Retention
 from sluicegate.stream.operations.changes import PRUNE, StreamChange
+from sluicegate.stream.target import GatedStream
 from sluicegate.units import parse_duration
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import change_stream, stream_of
 
 CHANGES = True
 SAVES_PLAN = True
@@ -41,10 +41,10 @@ def run(
     session = Session.of(ctx)
     if keep is None and keep_within is None:
         raise UsageError("say what to keep with --keep N or --keep-within DURATION")
-    found = session.target(target, as_)
-    stream = stream_of(found)
+    found = session.open(GatedStream, target, as_)
+    stream, head = found.link(None)
     seconds = parse_duration(keep_within) if keep_within else 0.0
-    floor = Retention(keep or 1, seconds).floor(stream, stream.chain.head())
+    floor = Retention(keep or 1, seconds).floor(stream, head)
     said = [f"keep {keep} links"] if keep else []
     said += [f"keep what is younger than {keep_within}"] if keep_within else []
-    change_stream(session, found, StreamChange(PRUNE, to=floor, note=" and ".join(said)))
+    session.carry_out(found.change(StreamChange(PRUNE, to=floor, note=" and ".join(said))))

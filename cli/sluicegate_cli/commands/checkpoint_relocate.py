@@ -8,12 +8,13 @@ import typer
 
 from sluicegate.checkpoint.operations.relocate import cut_over, plan_relocate, relocate
 from sluicegate.checkpoint.paths import parse_moves
+from sluicegate.checkpoint.target import SparkCheckpoint
 from sluicegate.checkpoint.verify import verify
 from sluicegate.checkpoint.writers import WriterAlive, refuse_living
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
 from sluicegate.liveness import Verdict
-from sluicegate.storage import Storage, local_root, open_storage
+from sluicegate.storage import Storage, canonical_uri, open_storage
 from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
 
@@ -41,7 +42,7 @@ def run(
     job must be stopped: a copy of a running job may be torn, so one that is seen is a refusal.
     """
     session = Session.of(ctx)
-    here = str(local_root(session.spark_checkpoint(source, as_).uri).absolute())
+    here = canonical_uri(session.open(SparkCheckpoint, source, as_).uri)
     storage = open_storage(here, read_only=True)
     mapped = parse_moves(moves or ())
     plan = plan_relocate(storage, directory, mapped)

@@ -7,22 +7,18 @@ from uuid import UUID
 
 import typer
 
-from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
-from sluicegate.positions import to_spark
-from sluicegate.stream.operations.changes import REPAIR, StreamChange
-from sluicegate_cli.checkpoints import checkpoint_journal, named_sink
+from sluicegate.target import RepairOptions
+from sluicegate_cli.inputs import read_positions
 from sluicegate_cli.options import (
     AsOption,
     ForceOption,
     SinkOption,
     TargetArgument,
     WriterGoneOption,
-    refuse_option,
+    refuse_options,
 )
 from sluicegate_cli.session import Session
-from sluicegate_cli.stores import read_positions
-from sluicegate_cli.streams import change_stream
 
 CHANGES = True
 SAVES_PLAN = True
@@ -60,23 +56,12 @@ def run(
     A gated stream goes on from its newest link that is whole; the plan says what is given up.
     """
     session = Session.of(ctx)
-    found = session.target(target, as_)
-    if found.kind is TargetKind.STREAM:
-        for option, value in (("--sink", sink), ("--offsets", offsets), ("--query-id", query_id)):
-            refuse_option(option, value, "Spark checkpoints")
-        change_stream(session, found, StreamChange(REPAIR, read_data=read_data, force=force))
-        return EXIT_DONE
-    journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
-    work = {
-        "operation": "repair",
-        "read_data": read_data,
-        "offsets": to_spark(read_positions(offsets)) if offsets else None,
-        "query_id": _uuid(query_id),
-        **named_sink(sink),
-    }
-    plan = journal.plan_finish() or journal.plan(work)
-    session.carry_out(journal, plan)
-    return ProblemsFound.exit_code if plan.choices else EXIT_DONE
+    found = session.target(target, as_, sink=sink, writer_gone=writer_gone)
+    refuse_options(found, sink=sink, offsets=offsets, query_id=query_id)
+    known = read_positions(offsets) if offsets else None
+    change = found.repair(RepairOptions(read_data, known, _uuid(query_id), force))
+    session.carry_out(change)
+    return ProblemsFound.exit_code if change.plan.choices else EXIT_DONE
 
 
 def _uuid(text: str | None) -> str | None:

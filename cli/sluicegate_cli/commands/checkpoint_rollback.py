@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.checkpoint.operations.rollback import batch_at
-from sluicegate.detection import TargetKind
 from sluicegate.errors import UsageError
-from sluicegate.stream.history import link_at
-from sluicegate.stream.operations.changes import ROLLBACK, StreamChange
-from sluicegate.target import Target
-from sluicegate.units import parse_moment
-from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal, named_sink
 from sluicegate_cli.options import (
     AsOption,
     ForceOption,
@@ -21,10 +14,9 @@ from sluicegate_cli.options import (
     SinkOption,
     TargetArgument,
     WriterGoneOption,
-    refuse_option,
+    refuse_options,
 )
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import change_stream, stream_of
 
 CHANGES = True
 SAVES_PLAN = True
@@ -66,26 +58,6 @@ def run(
     session = Session.of(ctx)
     if (to is None) is (to_datetime is None):
         raise UsageError("one of --to NUMBER and --to-datetime TIME is needed")
-    found = session.target(target, as_)
-    if found.kind is TargetKind.STREAM:
-        refuse_option("--sink", sink, "Spark checkpoints")
-        refuse_option("--into", into, "Spark checkpoints")
-        _roll_stream_back(session, found, to, to_datetime, force=force)
-        return
-    journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
-    if to_datetime is not None:
-        journal.refuse_interrupted()
-        to = batch_at(session.spark_checkpoint(target, as_), parse_moment(to_datetime))
-    work = {"operation": "rollback", "to": to, **named_sink(sink, into)}
-    change_checkpoint(session, found, journal, work, into)
-
-
-def _roll_stream_back(
-    session: Session, target: Target, to: int | None, to_datetime: str | None, *, force: bool
-) -> None:
-    note = ""
-    if to_datetime is not None:
-        stream = stream_of(target)
-        to = link_at(stream, stream.chain.head(), parse_moment(to_datetime))
-        note = f"to-datetime {to_datetime}"
-    change_stream(session, target, StreamChange(ROLLBACK, to=to, force=force, note=note))
+    found = session.target(target, as_, sink=sink, into=into, writer_gone=writer_gone)
+    refuse_options(found, sink=sink, into=into)
+    session.carry_out(found.rollback(to, to_datetime, force=force))

@@ -10,8 +10,8 @@ import typer
 from sluicegate.checkpoint.operations.relocate import Start, parse_offset, plan_seed, seed
 from sluicegate.errors import UsageError
 from sluicegate.positions import PositionsForm
+from sluicegate_cli.inputs import read_positions
 from sluicegate_cli.session import Session
-from sluicegate_cli.stores import read_positions
 
 CHANGES = True
 EXAMPLES = (

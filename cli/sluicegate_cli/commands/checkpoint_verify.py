@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from sluicegate.checkpoint.verify import verify
-from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
-from sluicegate.findings import Finding, Severity, has_errors
-from sluicegate.storage import open_storage
-from sluicegate.stream import verify as streams
-from sluicegate.stream.operations.import_v1 import read_v1
-from sluicegate.stream.verify import Reading, Subset
-from sluicegate.target import Target
+from sluicegate.findings import has_errors
+from sluicegate.target import Reading
 from sluicegate.units import parse_duration
-from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, refuse_option
-from sluicegate_cli.output import View
-from sluicegate_cli.output.stream import verified_view
+from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, refuse_options
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import stream_of
 
 EXAMPLES = (
     ("checkpoint verify /data/orders/checkpoint", "logs, state files by name, source logs"),
@@ -70,57 +60,9 @@ def run(
     alone give 0. A running job is no finding. Nothing is changed.
     """
     session = Session.of(ctx)
-    named = session.target(target, as_)
-    if named.kind is TargetKind.STREAM:
-        reading = _reading(read_data, read_data_subset, max_duration)
-        return _verify_stream(session, named, reading)
-    if named.kind is TargetKind.V1_CHECKPOINT:
-        read_v1(named.uri)
-        session.sink.show(_view(named.uri, [], read_data=True))
-        return EXIT_DONE
-    refuse_option("--read-data-subset", read_data_subset, "gated streams")
-    refuse_option("--max-duration", max_duration, "gated streams")
-    storage = session.spark_checkpoint(target, as_)
-    with session.sink.progress("decoding state files") as on_progress:
-        found = verify(
-            storage, session.sink_of(target, sink), read_data=read_data, on_progress=on_progress
-        )
-    session.sink.show(_view(storage.uri, found, read_data=read_data))
-    return ProblemsFound.exit_code if has_errors(found) else EXIT_DONE
-
-
-def _reading(read_data: bool, subset: str | None, max_duration: str | None) -> Reading | None:
-    if not (read_data or subset or max_duration):
-        return None
-    return Reading(
-        Subset.parse(subset) if subset else Subset(),
-        parse_duration(max_duration) if max_duration else None,
-    )
-
-
-def _verify_stream(session: Session, target: Target, reading: Reading | None) -> int:
-    stream = stream_of(target)
-    if reading and reading.max_duration is not None:
-        # How far it came is remembered beside the stream, though that is only read.
-        reading = replace(reading, notes=open_storage(stream.uri))
-    with session.sink.progress("reading blobs") as on_progress:
-        result = streams.verify(stream, reading, on_progress)
-    told = _told(result.findings) or "sound"
-    session.sink.show(verified_view(stream.uri, result, reading, told))
-    return ProblemsFound.exit_code if has_errors(result.findings) else EXIT_DONE
-
-
-def _told(found: list[Finding]) -> str:
-    counts = {severity: sum(f.severity is severity for f in found) for severity in Severity}
-    return ", ".join(f"{n} {s.value}{'s' * (n != 1)}" for s, n in counts.items() if n)
-
-
-def _view(uri: str, found: list[Finding], *, read_data: bool) -> View:
-    told = _told(found)
-    depth = "" if read_data else " State was judged by name and size; --read-data decodes it."
-    return View(
-        schema="sluicegate.verify",
-        document={"checkpoint": uri, "read_data": read_data, "sound": not has_errors(found)},
-        findings=found,
-        lines=[f"{uri}: {told or 'sound'}.{depth}"],
-    )
+    found = session.target(target, as_, sink=sink)
+    refuse_options(found, read_data_subset=read_data_subset, max_duration=max_duration)
+    seconds = parse_duration(max_duration) if max_duration else None
+    result = found.verify(Reading(read_data, read_data_subset, seconds))
+    session.sink.show(result)
+    return ProblemsFound.exit_code if has_errors(result.findings or ()) else EXIT_DONE

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from sluicegate.dedup.stamp import Stamp
+from sluicegate.report import Report, Table
 from sluicegate.stream.dedup_log import Answer, ask
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption
-from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import stream_of
 
 EXAMPLES = (
     ("dedup check clicks checkout/0/42", "was message 42 of partition 0 of checkout counted?"),
@@ -31,13 +31,13 @@ def run(
     `expired` is below a floor: whether it was seen is not known any more.
     """
     session = Session.of(ctx)
-    stream = stream_of(session.target(target, as_))
+    stream = session.open(GatedStream, target, as_).stream
     session.sink.show(_view(ask(stream, [Stamp.parse(each) for each in stamps])))
 
 
-def _view(answers: list[Answer]) -> View:
+def _view(answers: list[Answer]) -> Report:
     rows = [(str(each.stamp), each.verdict, each.link) for each in answers]
-    return View(
+    return Report(
         schema="sluicegate.dedup-check",
         document={
             "stamps": [{"stamp": s, "verdict": v, "link": link} for s, v, link in rows],

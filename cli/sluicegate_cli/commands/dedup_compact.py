@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from sluicegate.stream.operations.changes import DEDUP, StreamChange
+from sluicegate.stream.target import GatedStream
 from sluicegate.units import parse_duration
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import change_stream
 
 CHANGES = True
 SAVES_PLAN = True
@@ -42,4 +42,4 @@ def run(
     before = time.time() - parse_duration(retain) if retain is not None else None
     note = f"retain {retain}" if retain is not None else ""
     change = StreamChange(DEDUP, before=before, note=note)
-    change_stream(session, session.target(target, as_), change)
+    session.carry_out(session.open(GatedStream, target, as_).change(change))

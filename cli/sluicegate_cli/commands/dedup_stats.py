@@ -8,11 +8,11 @@ from shlex import quote
 import typer
 
 from sluicegate import units
+from sluicegate.report import Report, Table
 from sluicegate.stream.dedup_log import LogStats, look
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption, TargetArgument
-from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import stream_of
 
 EXAMPLES = (("dedup stats clicks", "how large is the dedup log, and why?"),)
 
@@ -25,12 +25,12 @@ def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None)
     never compact, and only --retain of `dedup compact` gives them up.
     """
     session = Session.of(ctx)
-    chosen = session.target(target, as_)
-    stream = stream_of(chosen)
+    chosen = session.open(GatedStream, target, as_)
+    stream = chosen.stream
     session.sink.show(_view(chosen.name, stream.uri, look(stream)))
 
 
-def _view(name: str, uri: str, found: LogStats) -> View:
+def _view(name: str, uri: str, found: LogStats) -> Report:
     s = found.statistics
     gap = units.utc(s.oldest_gap_at / 1000) if s.oldest_gap_at is not None else None
     per_epoch = round(found.bytes / found.link.epoch) if found.link.epoch else None
@@ -48,7 +48,7 @@ def _view(name: str, uri: str, found: LogStats) -> View:
         ("per epoch", units.size(per_epoch) if per_epoch is not None else None),
         ("after compaction", units.size(found.compacted_bytes)),
     ]
-    return View(
+    return Report(
         schema="sluicegate.dedup-stats",
         document={
             "stream": uri,

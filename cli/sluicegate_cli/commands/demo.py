@@ -11,7 +11,7 @@ import typer
 from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.ops import demo
-from sluicegate_cli.output import Table, View
+from sluicegate.report import Report, Table
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -42,7 +42,7 @@ def run(
     return EXIT_DONE if outcome.well else ProblemsFound.exit_code
 
 
-def _view(outcome: demo.Outcome) -> View:
+def _view(outcome: demo.Outcome) -> Report:
     rows: list[tuple[str, str | int]] = [
         ("events produced", f"{outcome.produced:,}"),
         ("sent more than once", f"{outcome.retries:,}"),
@@ -56,7 +56,7 @@ def _view(outcome: demo.Outcome) -> View:
         ("keys with a wrong sum", outcome.keys_wrong),
     ]
     verdict = "Nothing was lost or doubled" if outcome.well else "The promise was broken"
-    return View(
+    return Report(
         schema="sluicegate.demo",
         document=asdict(outcome),
         tables=[Table(("what", "count"), rows, header=False)],

@@ -7,7 +7,7 @@ import typer
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
 from sluicegate.ops import doctor
-from sluicegate_cli.output import Table, View
+from sluicegate.report import Report, Table
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -31,11 +31,11 @@ def run(ctx: typer.Context) -> int:
     return ProblemsFound.exit_code if problems else EXIT_DONE
 
 
-def _view(checks: list[doctor.Check]) -> View:
+def _view(checks: list[doctor.Check]) -> Report:
     states = [check.finding.severity.value if check.finding else "ok" for check in checks]
     rows = [(check.name, state, check.seen) for check, state in zip(checks, states, strict=True)]
     columns = ("check", "state", "seen")
-    return View(
+    return Report(
         schema="sluicegate.doctor",
         document={"checks": [dict(zip(columns, row, strict=True)) for row in rows]},
         tables=[Table(columns, rows)],

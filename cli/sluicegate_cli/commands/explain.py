@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from sluicegate.report import Report, Table
 from sluicegate.spark.explain import STANDARD_INPUT, Explanation, explain, opened, read_lines
-from sluicegate_cli.output import Table, View, next_command
+from sluicegate_cli.output import next_command
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -38,8 +39,8 @@ def run(
     session.sink.show(_view(name, found))
 
 
-def _view(name: str, found: list[Explanation]) -> View:
-    return View(
+def _view(name: str, found: list[Explanation]) -> Report:
+    return Report(
         schema="sluicegate.explain",
         document={"log": name, "explanations": [_document(each) for each in found]},
         tables=[

@@ -8,8 +8,8 @@ import typer
 
 from sluicegate import units
 from sluicegate.journal import Entry
+from sluicegate.report import Report, Table
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
-from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -30,12 +30,12 @@ def run(
     An offset store keeps the last commits of each consumer, and its operators' changes longer.
     """
     session = Session.of(ctx)
-    found = session.target(target, as_)
-    entries = session.journal(found, consumer).history()
+    found = session.target(target, as_, consumer=consumer)
+    entries = found.journal().history()
     session.sink.show(_view(found.uri, entries, limit))
 
 
-def _view(uri: str, entries: list[Entry], limit: int) -> View:
+def _view(uri: str, entries: list[Entry], limit: int) -> Report:
     shown = entries[:limit]
     columns = ("operation", "when", "kind", "what", "by", "reason", "undo")
     rows = [
@@ -45,7 +45,7 @@ def _view(uri: str, entries: list[Entry], limit: int) -> View:
     hidden = len(entries) - len(shown)
     older = units.counted(hidden, "older entry", "older entries")
     more = [f"{older}; see them with --limit {len(entries)}"] if hidden else []
-    return View(
+    return Report(
         schema="sluicegate.history",
         document={"target": uri, "entries": [e.fields() for e in shown], "hidden": hidden},
         tables=[Table(columns, rows)],

@@ -14,8 +14,8 @@ from sluicegate.ops.setup import apply_init, plan_init, plan_store
 from sluicegate.positions import Positions
 from sluicegate.sources.log.source import BrokerNeeded
 from sluicegate.stream.operations.begin import begin, plan_begin, start_of
+from sluicegate_cli.inputs import read_positions
 from sluicegate_cli.session import Session
-from sluicegate_cli.stores import read_positions
 
 CHANGES = True
 MAKES_CONFIG = True

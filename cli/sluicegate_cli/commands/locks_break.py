@@ -10,8 +10,8 @@ from sluicegate.locks import SUFFIX, FileLock
 from sluicegate.plan import Action, Plan
 from sluicegate.storage import local_root
 from sluicegate.stream.operations.changes import DEPOSE, StreamChange
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import change_stream
 
 CHANGES = True
 EXAMPLES = (
@@ -35,7 +35,7 @@ def run(
     """
     session = Session.of(ctx)
     if not lock.endswith(SUFFIX):
-        change_stream(session, session.target(lock), StreamChange(DEPOSE))
+        session.carry_out(session.open(GatedStream, lock).change(StreamChange(DEPOSE)))
         return
     found = FileLock(local_root(lock))
     actions = [Action("clear", lock, f"the note of {holder.who}") for holder in found.leftovers()]

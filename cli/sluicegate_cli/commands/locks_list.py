@@ -8,9 +8,9 @@ import typer
 
 from sluicegate.errors import StorageFailed
 from sluicegate.locks import FileLock, find_locks
+from sluicegate.report import Report, Table
 from sluicegate.storage import local_root
 from sluicegate.target import place_of
-from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -45,7 +45,7 @@ def _look(lock: FileLock) -> tuple[bool | None, str | None]:
         return None, e.message
 
 
-def _view(locks: list[FileLock]) -> View:
+def _view(locks: list[FileLock]) -> Report:
     documents = []
     rows = []
     for lock in locks:
@@ -62,7 +62,7 @@ def _view(locks: list[FileLock]) -> View:
         )
         state = "unknown" if held is None else "held" if held else "free"
         rows.append((str(lock.path), state, told))
-    return View(
+    return Report(
         schema="sluicegate.locks",
         document={"locks": documents},
         tables=[Table(("lock", "state", "holder"), rows)],

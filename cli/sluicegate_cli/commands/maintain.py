@@ -11,11 +11,20 @@ from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import Severity
 from sluicegate.journal import Approval
+from sluicegate.maintenance import (
+    REASON,
+    Budget,
+    Outcome,
+    RunOptions,
+    RunReport,
+    Step,
+    TargetReport,
+)
 from sluicegate.ops import metrics
 from sluicegate.ops.maintain import choose, maintain
-from sluicegate.ops.maintenance import REASON, Budget, Outcome, Report, Step, TargetReport, Terms
 from sluicegate.process import myself
-from sluicegate_cli.output import Mode, Table, View
+from sluicegate.report import Report, Table
+from sluicegate_cli.output import Mode
 from sluicegate_cli.output.plan import plan_document
 from sluicegate_cli.output.printers import finding_fields
 from sluicegate_cli.session import Session
@@ -24,7 +33,7 @@ _COLUMNS = ("step", "outcome", "took", "detail")
 _ACTIONS = ("target", "step", "action", "place", "detail")
 
 
-def maintain_view(report: Report, mode: Mode, *, dry_run: bool) -> View:
+def maintain_view(report: RunReport, mode: Mode, *, dry_run: bool) -> Report:
     """Everything for programs; for eyes a table per target; in a pipe only what is wrong."""
     findings = report.findings
     if mode is not Mode.JSON:
@@ -34,7 +43,7 @@ def maintain_view(report: Report, mode: Mode, *, dry_run: bool) -> View:
         tables = [_planned(report)]
     elif mode is Mode.TABLE:
         tables = [_table(target) for target in report.targets]
-    return View(
+    return Report(
         schema="sluicegate.maintain",
         document={
             "started": units.utc(report.started),
@@ -49,7 +58,7 @@ def maintain_view(report: Report, mode: Mode, *, dry_run: bool) -> View:
     )
 
 
-def _closing(report: Report, *, dry_run: bool) -> str:
+def _closing(report: RunReport, *, dry_run: bool) -> str:
     count = len(report.targets)
     what = f"{count} target{'' if count == 1 else 's'}, {units.duration(report.seconds)}"
     if dry_run:
@@ -62,7 +71,7 @@ def _table(target: TargetReport) -> Table:
     return Table(_COLUMNS, rows, title=f"{target.name} ({target.kind or 'unknown'}), {target.uri}")
 
 
-def _planned(report: Report) -> Table:
+def _planned(report: RunReport) -> Table:
     rows = [
         (target.name, step.name, action.verb, action.place, action.detail)
         for target in report.targets
@@ -137,17 +146,17 @@ def run(
     """
     session = Session.of(ctx)
     chosen = choose(session.config, session.home, targets or [], everything=all_)
-    report = maintain(session.config, chosen, _terms(session), measure=metrics_file is not None)
+    report = maintain(chosen, _options(session), measure=metrics_file is not None)
     if metrics_file is not None:
         report = metrics.write(report, Path(metrics_file))
     session.sink.show(maintain_view(report, session.sink.mode, dry_run=session.dry_run))
     return ProblemsFound.exit_code if report.needs_a_person else EXIT_DONE
 
 
-def _terms(session: Session) -> Terms:
+def _options(session: Session) -> RunOptions:
     config = session.config
     reason = f"{REASON}: {session.reason}" if session.reason else REASON
-    return Terms(
+    return RunOptions(
         config.maintain,
         Approval(myself(), reason),
         Budget(config.maintain.verify_seconds),

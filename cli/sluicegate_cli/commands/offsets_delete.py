@@ -6,6 +6,8 @@ import typer
 
 from sluicegate.errors import UsageError
 from sluicegate.offsets import operations
+from sluicegate.offsets.target import OffsetStoreTarget
+from sluicegate_cli.inputs import scope_of
 from sluicegate_cli.options import (
     AllTopicsOption,
     AsOption,
@@ -15,7 +17,6 @@ from sluicegate_cli.options import (
     TopicOption,
 )
 from sluicegate_cli.session import Session
-from sluicegate_cli.stores import change_store, open_store, scope_of
 
 CHANGES = True
 SAVES_PLAN = True
@@ -41,8 +42,8 @@ def run(
     session = Session.of(ctx)
     if not topic and not all_topics:
         raise UsageError("what to delete is not said", hint="add --topic TOPIC or --all-topics")
-    found = session.target(target, as_)
-    store = open_store(session, found)
-    name = store.choose(consumer)
+    found = session.open(OffsetStoreTarget, target, as_, consumer=consumer)
+    store = found.store()
     scope = scope_of(topic, all_topics, [])
-    change_store(session, found, store, operations.delete(store, name, scope, force=force))
+    change = operations.delete(store, store.choose(consumer), scope, force=force)
+    session.carry_out(found.change(store, change))

@@ -8,11 +8,12 @@ import typer
 
 from sluicegate.errors import UsageError
 from sluicegate.offsets import legacy, operations
+from sluicegate.offsets.target import OffsetStoreTarget
 from sluicegate.positions import Positions, PositionsForm
 from sluicegate.storage import local_root, open_storage
+from sluicegate_cli.inputs import read_positions
 from sluicegate_cli.options import AsOption, ForceOption
 from sluicegate_cli.session import Session
-from sluicegate_cli.stores import change_store, open_store, read_positions
 
 CHANGES = True
 SAVES_PLAN = True
@@ -47,11 +48,11 @@ def run(
     A new store is made with `sluicegate init --store`.
     """
     session = Session.of(ctx)
-    found = session.target(target, as_)
-    store = open_store(session, found)
+    found = session.open(OffsetStoreTarget, target, as_)
+    store = found.store()
     positions = _read(source, form)
     change = operations.take_over(store, consumer, positions, replace=replace, force=force)
-    change_store(session, found, store, change)
+    session.carry_out(found.change(store, change))
 
 
 def _read(source: str, form: PositionsForm | None) -> Positions:

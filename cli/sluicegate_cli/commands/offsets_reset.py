@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
 
-from sluicegate.checkpoint.operations.reset import known_topics, wanted_offsets
-from sluicegate.detection import TargetKind
-from sluicegate.errors import UsageError
-from sluicegate.offsets import operations
 from sluicegate.reset import ResetSpec
-from sluicegate.stream.operations import reset as stream_reset
-from sluicegate.stream.operations.changes import RESET, ROLLBACK
-from sluicegate_cli.checkpoints import change_checkpoint, checkpoint_journal, named_sink
+from sluicegate.target import ResetOptions
+from sluicegate_cli.inputs import reset_spec, scope_of
 from sluicegate_cli.options import (
     AllTopicsOption,
     AsOption,
@@ -25,12 +19,9 @@ from sluicegate_cli.options import (
     TargetArgument,
     TopicOption,
     WriterGoneOption,
-    refuse_option,
+    refuse_options,
 )
-from sluicegate_cli.scenario import reset_spec
 from sluicegate_cli.session import Session
-from sluicegate_cli.stores import change_store, open_store, scope_of
-from sluicegate_cli.streams import change_stream, stream_of
 
 CHANGES = True
 SAVES_PLAN = True
@@ -107,47 +98,13 @@ def run(
         "by-duration": by_duration,
         "from-file": from_file,
     }
-    found = session.target(target, as_)
+    found = session.target(
+        target, as_, consumer=consumer, sink=sink, into=into, writer_gone=writer_gone
+    )
+    refuse_options(found, consumer=consumer, sink=sink, into=into)
 
     def spec_of(known: list[str]) -> ResetSpec:
         scope = scope_of(topic, all_topics, [] if from_file else known)
         return reset_spec(given, scope, clamp=clamp)
 
-    if found.kind is not TargetKind.OFFSET_STORE:
-        refuse_option("--consumer", consumer, "offset stores")
-    if found.kind is TargetKind.SPARK_CHECKPOINT:
-        journal = checkpoint_journal(session, found, sink, writer_gone=writer_gone)
-        journal.refuse_interrupted()
-        storage = session.spark_checkpoint(target, as_)
-        spec = spec_of(known_topics(storage))
-        to = wanted_offsets(storage, spec)
-        work = {
-            "operation": "reset",
-            "to": to,
-            "at": round(time.time() * 1000),
-            "note": str(spec),
-            **named_sink(sink, into),
-        }
-        change_checkpoint(session, found, journal, work, into)
-        return
-    refuse_option("--sink", sink, "Spark checkpoints")
-    refuse_option("--into", into, "Spark checkpoints")
-    if found.kind is TargetKind.STREAM:
-        mode = _mode(skip_seen=skip_seen, reprocess=reprocess)
-        stream = stream_of(found)
-        spec = spec_of(stream_reset.topics(stream))
-        change_stream(session, found, stream_reset.reset(stream, spec, mode, force=force))
-        return
-    store = open_store(session, found)
-    name = store.choose(consumer)
-    spec = spec_of([] if from_file else operations.topics(store, name))
-    change_store(session, found, store, operations.reset(store, name, spec, force=force))
-
-
-def _mode(*, skip_seen: bool, reprocess: bool) -> str:
-    if skip_seen is reprocess:
-        raise UsageError(
-            "a gated stream needs exactly one of --skip-seen and --reprocess",
-            hint="--skip-seen counts nothing twice; --reprocess takes back what was counted since",
-        )
-    return RESET if skip_seen else ROLLBACK
+    session.carry_out(found.reset(ResetOptions(spec_of, skip_seen, reprocess, force)))

@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from sluicegate_cli.options import AsOption
-from sluicegate_cli.session import Session
-from sluicegate_cli.shards import (
+from sluicegate_cli.options import (
+    AsOption,
     IdempotentOption,
     MaxMovesOption,
     NodesArgument,
     OutputOption,
     OwnerArgument,
-    open_shards,
 )
+from sluicegate_cli.session import Session
 
 CHANGES = True
 SAVES_PLAN = True
@@ -43,7 +42,7 @@ def run(
     from sluicegate.shards.membership import join
 
     session = Session.of(ctx)
-    found = open_shards(session, target, as_)
+    found = session.target(target, as_).shards()
     wanted = dict.fromkeys(nodes, capacity)
     plan = join(found.assignment, wanted, idempotent=idempotent, max_moves=max_moves)
-    found.change(session, plan, "join", f"join {', '.join(nodes)}", output=output)
+    session.carry_out(found.change(plan, "join", f"join {', '.join(nodes)}", output=output))

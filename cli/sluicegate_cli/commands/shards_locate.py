@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from sluicegate_cli.options import AsOption
+from sluicegate_cli.options import AsOption, OwnerArgument
 from sluicegate_cli.output.shards import located_view
 from sluicegate_cli.session import Session
-from sluicegate_cli.shards import OwnerArgument, open_shards
 
 EXAMPLES = (("shards locate clicks alice bob", "which shard and node have these keys?"),)
 
@@ -26,4 +25,4 @@ def run(
     chooses partitions by another rule, so keys are not located in its files.
     """
     session = Session.of(ctx)
-    session.sink.show(located_view(open_shards(session, target, as_), keys))
+    session.sink.show(located_view(session.target(target, as_).shards(), keys))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sluicegate_cli.options import AsOption
-from sluicegate_cli.session import Session
-from sluicegate_cli.shards import (
+from sluicegate_cli.inputs import parse_capacities, parse_part, read_text, shard_weights
+from sluicegate_cli.options import (
+    AsOption,
     MaxMovesOption,
     OutputOption,
-    Shards,
     ShardsArgument,
     WeightsOption,
-    open_shards,
-    parse_capacities,
-    parse_part,
 )
-from sluicegate_cli.stores import read_text
+from sluicegate_cli.session import Session
+
+if TYPE_CHECKING:
+    from sluicegate.shards.owned import OwnedShards
 
 CHANGES = True
 SAVES_PLAN = True
@@ -54,7 +53,7 @@ def run(
     --from-file installs an assignment that was made elsewhere.
     """
     session = Session.of(ctx)
-    found = open_shards(session, target, as_)
+    found = session.target(target, as_).shards()
     if from_file is not None:
         _install(session, found, from_file, output)
         return
@@ -62,21 +61,23 @@ def run(
     from sluicegate.shards.planner import DEFAULT_IMBALANCE, plan
 
     nodes = resize(found.assignment, parse_capacities(capacity))
-    column, measure = found.weights(weights)
+    column, measure = shard_weights(found, weights)
     bound = parse_part(max_imbalance, "--max-imbalance")
     made = plan(found.assignment, nodes, column, max_moves=max_moves, max_imbalance=bound)
     asked = DEFAULT_IMBALANCE if bound is None and column is not None else bound
     note = _note(weights, max_moves, max_imbalance)
-    found.change(session, made, "rebalance", note, output=output, bound=asked, measure=measure)
+    change = found.change(made, "rebalance", note, output=output, bound=asked, measure=measure)
+    session.carry_out(change)
 
 
-def _install(session: Session, found: Shards, place: str, output: str | None) -> None:
+def _install(session: Session, found: OwnedShards, place: str, output: str | None) -> None:
     from sluicegate.shards.files import parse
     from sluicegate.shards.membership import install
+    from sluicegate.shards.owned import INSTALL
 
     made = parse(read_text(place), place)
     plan = install(found.assignment, made.assignment, made.version)
-    found.change(session, plan, "install", f"install {place}", output=output)
+    session.carry_out(found.change(plan, INSTALL, f"install {place}", output=output))
 
 
 def _note(weights: str | None, max_moves: int | None, max_imbalance: str | None) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from sluicegate_cli.options import AsOption
+from sluicegate_cli.inputs import shard_weights
+from sluicegate_cli.options import AsOption, ShardsArgument, WeightsOption
 from sluicegate_cli.output import Mode
 from sluicegate_cli.output.shards import shards_view
 from sluicegate_cli.session import Session
-from sluicegate_cli.shards import ShardsArgument, WeightsOption, open_shards
 
 EXAMPLES = (
     ("shards show clicks", "which node has how many shards?"),
@@ -29,7 +29,7 @@ def run(
     capacity.
     """
     session = Session.of(ctx)
-    found = open_shards(session, target, as_)
-    column, measure = found.weights(weights)
+    found = session.target(target, as_).shards()
+    column, measure = shard_weights(found, weights)
     bars = session.sink.mode is Mode.TABLE
     session.sink.show(shards_view(found, column, measure, bars=bars))

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from sluicegate_cli.options import AsOption
+from sluicegate_cli.options import AsOption, ShardsArgument, WeightsOption
 from sluicegate_cli.output.shards import weights_view
 from sluicegate_cli.session import Session
-from sluicegate_cli.shards import ShardsArgument, WeightsOption, open_shards
 
 EXAMPLES = (
     ("shards weights clicks", "which shards are heavy?"),
@@ -30,5 +29,5 @@ def run(
     nothing. `shards rebalance --weights` balances by the same.
     """
     session = Session.of(ctx)
-    found = open_shards(session, target, as_)
+    found = session.target(target, as_).shards()
     session.sink.show(weights_view(found, weights, limit))

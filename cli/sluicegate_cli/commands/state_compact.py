@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from sluicegate.stream.operations.changes import COMPACT, StreamChange
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import change_stream
 
 CHANGES = True
 SAVES_PLAN = True
@@ -21,4 +21,4 @@ def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None)
     the job itself has merged what the plan names, after 16 epochs at most (exit code 5).
     """
     session = Session.of(ctx)
-    change_stream(session, session.target(target, as_), StreamChange(COMPACT))
+    session.carry_out(session.open(GatedStream, target, as_).change(StreamChange(COMPACT)))

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from sluicegate import units
+from sluicegate.report import Cell, Report, Table
 from sluicegate.stream.history import restorable
 from sluicegate.stream.state import Found, look_up, scan
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption
-from sluicegate_cli.output import Table, View
-from sluicegate_cli.output.result import Cell
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import stream_of
 
 EXAMPLES = (
     ("state query clicks alice bob", "what the stream has counted for two keys"),
@@ -42,8 +41,7 @@ def run(
     or at an older one that is still kept.
     """
     session = Session.of(ctx)
-    stream = stream_of(session.target(target, as_))
-    head = stream.chain.head()
+    stream, head = session.open(GatedStream, target, as_).link(None)
     at = head if link is None else restorable(stream, head, link)
     more = False
     if keys:
@@ -54,13 +52,13 @@ def run(
     session.sink.show(_view(stream.uri, at.number, found[:limit] if more else found, more=more))
 
 
-def _view(uri: str, link: int, found: list[Found], *, more: bool) -> View:
+def _view(uri: str, link: int, found: list[Found], *, more: bool) -> Report:
     names = list(dict.fromkeys(name for each in found for name in each.values or ()))
     rows: list[tuple[Cell, ...]] = [
         (each.key, each.shard, *(_cell((each.values or {}).get(name)) for name in names))
         for each in found
     ]
-    return View(
+    return Report(
         schema="sluicegate.state-query",
         document={
             "stream": uri,

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
+from sluicegate.report import Report, Table
 from sluicegate.state import manifest
 from sluicegate.stream.state import shards_of
+from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption, TargetArgument
-from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
-from sluicegate_cli.streams import stream_of
 
 EXAMPLES = (
     ("state show clicks", "keys and bytes of every shard"),
@@ -32,8 +32,7 @@ def run(
     Compaction brings every shard to one partial; the job does so by itself now and then.
     """
     session = Session.of(ctx)
-    stream = stream_of(session.target(target, as_))
-    at = stream.chain.head() if link is None else stream.chain.read(link)
+    stream, at = session.open(GatedStream, target, as_).link(link)
     rows = []
     for number, refs in sorted(shards_of(stream, at).items()):
         if shard is None or number == shard:
@@ -43,11 +42,11 @@ def run(
     session.sink.show(_view(stream.uri, at.number, rows))
 
 
-def _view(uri: str, link: int, rows: list[tuple[int, int, int, int]]) -> View:
+def _view(uri: str, link: int, rows: list[tuple[int, int, int, int]]) -> Report:
     columns = ("shard", "keys", "partials", "bytes")
     total = sum(row[3] for row in rows)
     keys = sum(row[1] for row in rows)
-    return View(
+    return Report(
         schema="sluicegate.state",
         document={
             "stream": uri,

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from sluicegate import units
-from sluicegate.detection import TargetKind
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.ops.status import TargetStatus, needs_a_person, overview, status_of
-from sluicegate.target import Sighting
+from sluicegate.report import Report, Table
+from sluicegate.target import TargetEntry, TargetKind
 from sluicegate_cli.options import AsOption, TargetArgument
-from sluicegate_cli.output import Table, View
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -51,16 +50,16 @@ def _look(session: Session, target: str | None, kind: TargetKind | None) -> list
     if target is None:
         return overview(session.config, session.home)
     known = session.target(target, kind)
-    return [status_of(session.config, Sighting(target, known.uri, known, ()))]
+    return [status_of(TargetEntry(target, known.uri, known, ()))]
 
 
-def _view(found: list[TargetStatus], target: str | None) -> View:
+def _view(found: list[TargetStatus], target: str | None) -> Report:
     return _all(found) if target is None else _one(found[0])
 
 
-def _one(status: TargetStatus) -> View:
+def _one(status: TargetStatus) -> Report:
     fields = _fields(status)
-    return View(
+    return Report(
         schema="sluicegate.status",
         document={"targets": [fields]},
         tables=[Table(("field", "value"), list(fields.items()), header=False)],
@@ -68,35 +67,35 @@ def _one(status: TargetStatus) -> View:
     )
 
 
-def _all(found: list[TargetStatus]) -> View:
+def _all(found: list[TargetStatus]) -> Report:
     rows = [
         (
-            status.sighting.name,
-            status.worst.value if status.worst else "ok",
-            status.sighting.target.kind.value if status.sighting.target else None,
-            status.last_batch,
-            units.ago(status.updated_ms / 1000) if status.updated_ms else None,
-            status.sighting.uri,
+            each.entry.name,
+            each.worst.value if each.worst else "ok",
+            each.entry.target.kind.value if each.entry.target else None,
+            each.status.last_batch,
+            units.ago(each.status.updated_ms / 1000) if each.status.updated_ms else None,
+            each.entry.uri,
         )
-        for status in found
+        for each in found
     ]
     nothing = "No targets are named. Name them in sluicegate.toml, or give a path."
-    return View(
+    return Report(
         schema="sluicegate.status",
-        document={"targets": [_fields(status) for status in found]},
+        document={"targets": [_fields(each) for each in found]},
         tables=[Table(("target", "state", "kind", "batch", "updated", "where"), rows)],
-        findings=[finding for status in found for finding in status.findings],
+        findings=[finding for each in found for finding in each.findings],
         lines=[] if found else [nothing],
     )
 
 
-def _fields(status: TargetStatus) -> dict[str, str | int | None]:
-    target = status.sighting.target
+def _fields(each: TargetStatus) -> dict[str, str | int | None]:
+    target, status = each.entry.target, each.status
     return {
-        "target": status.sighting.name,
-        "state": status.worst.value if status.worst else "ok",
+        "target": each.entry.name,
+        "state": each.worst.value if each.worst else "ok",
         "kind": target.kind.value if target else None,
-        "where": status.sighting.uri,
+        "where": each.entry.uri,
         "why": target.why if target else None,
         "last_batch": status.last_batch,
         "updated_at": units.utc(status.updated_ms / 1000) if status.updated_ms else None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sluicegate.target import Change
 from sluicegate_cli.options import (
     AsOption,
     ConsumerOption,
@@ -41,6 +42,6 @@ def run(
     newest record of it that can be read.
     """
     session = Session.of(ctx)
-    journal = session.journal(session.target(target, as_), consumer, writer_gone=writer_gone)
-    plan = journal.plan_undo(op, force=force)
-    session.carry_out(journal, plan)
+    found = session.target(target, as_, consumer=consumer, writer_gone=writer_gone)
+    journal = found.journal()
+    session.carry_out(Change.of(journal, journal.plan_undo(op, force=force)))

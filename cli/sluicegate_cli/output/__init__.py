@@ -2,6 +2,5 @@
 
 from sluicegate_cli.output.console import Mode, Sink, ensure_streams, write_error
 from sluicegate_cli.output.printers import next_command
-from sluicegate_cli.output.result import Table, View
 
-__all__ = ["Mode", "Sink", "Table", "View", "ensure_streams", "next_command", "write_error"]
+__all__ = ["Mode", "Sink", "ensure_streams", "next_command", "write_error"]

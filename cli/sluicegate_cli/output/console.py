@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TextIO
 
 from sluicegate.errors import SluicegateError, StorageFailed, UsageError
+from sluicegate.report import Report
 from sluicegate_cli.output import printers
-from sluicegate_cli.output.result import View
 
 ERROR_SCHEMA = "sluicegate.error"
 _OWN_SCREEN, _BACK = "\x1b[?1049h", "\x1b[?1049l"
@@ -43,7 +43,7 @@ class Sink:
         terminal = _is_terminal(sys.stdout)
         self.mode = Mode.JSON if json else Mode.TABLE if terminal else Mode.TSV
 
-    def show(self, view: View) -> None:
+    def show(self, view: Report) -> None:
         """Print a result."""
         match self.mode:
             case Mode.JSON:
@@ -58,7 +58,7 @@ class Sink:
                 text = printers.as_tables(view, color=not self._no_color)
         self._write(text)
 
-    def watch(self, look: Callable[[], View], every: float) -> None:
+    def watch(self, look: Callable[[], Report], every: float) -> None:
         """Show a result again and again on a screen of its own, until Ctrl-C."""
         if self.mode is not Mode.TABLE:
             raise UsageError(
@@ -92,7 +92,7 @@ class Sink:
                 "hint": error.hint,
                 "place": error.place,
             }
-            write_error(printers.as_json(View(ERROR_SCHEMA, document)))
+            write_error(printers.as_json(Report(ERROR_SCHEMA, document)))
             return
         label = "\x1b[1;31merror\x1b[0m" if self._colored(sys.stderr) else "error"
         message, hint = printers.visible(error.message), printers.visible(error.hint)

@@ -7,16 +7,15 @@ from shlex import quote
 
 from sluicegate.journal import Entry
 from sluicegate.plan import Action, Plan
+from sluicegate.report import Cell, Report, Table
 from sluicegate.saved_plan import SavedPlan
-from sluicegate_cli.output import Table, View
-from sluicegate_cli.output.result import Cell
 
 
 def plan_view(
     plan: Plan, *, applied: bool = False, entry: Entry | None = None, undo: str | None = None
-) -> View:
+) -> Report:
     """A plan; once it is applied, with the operation it became and the command that undoes it."""
-    return View(
+    return Report(
         schema="sluicegate.plan",
         document=plan_document(plan)
         | {"applied": applied, "operation": entry.fields() if entry else None, "undo": undo},
@@ -33,9 +32,9 @@ def saved_lines(saved: SavedPlan) -> list[str]:
     ]
 
 
-def saved_view(saved: SavedPlan) -> View:
+def saved_view(saved: SavedPlan) -> Report:
     """A plan that was saved instead of applied."""
-    return View(
+    return Report(
         schema="sluicegate.plan",
         document=plan_document(saved.plan)
         | {

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.findings import Finding, worst_first
-from sluicegate_cli.output.result import Cell, Table, View
+from sluicegate.report import Cell, Report, Table
 from sluicegate_cli.table import is_known
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _GUTTER = 2
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 
 
-def as_json(view: View) -> str:
+def as_json(view: Report) -> str:
     """One JSON document, ASCII only so that every reader can decode it."""
     document: dict[str, Any] = {"schema": view.schema, "version": view.version, **view.document}
     if view.findings is not None:
@@ -30,13 +30,13 @@ def as_json(view: View) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def as_tsv(view: View) -> str:
+def as_tsv(view: Report) -> str:
     """A header line and one line a row, tab-separated; an empty line between tables."""
     tables = [*view.tables, _findings_table(view.findings or ())]
     return "\n".join(_tsv_table(table) for table in tables if table.rows)
 
 
-def as_tables(view: View, *, color: bool) -> str:
+def as_tables(view: Report, *, color: bool) -> str:
     """Tables as wide as the terminal; long cells are folded, never cut."""
     # Imported late: only a terminal needs it, and it costs more than most commands.
     from rich.console import Console

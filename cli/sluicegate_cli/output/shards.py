@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from itertools import islice
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.detection import TargetKind
-from sluicegate.errors import UnsupportedFormat, UsageError
-from sluicegate_cli.output import Table, View
-from sluicegate_cli.output.result import Cell
+from sluicegate.errors import UsageError
+from sluicegate.report import Cell, Report, Table
+from sluicegate_cli.inputs import shard_weights
 
 if TYPE_CHECKING:
+    from sluicegate.shards.owned import OwnedShards
     from sluicegate.shards.routing import Column
-    from sluicegate_cli.shards import Shards
 
 
 _BAR = 16
 
 
-def shards_view(found: Shards, weights: Column | None, measure: str | None, *, bars: bool) -> View:
+def shards_view(
+    found: OwnedShards, weights: Column | None, measure: str | None, *, bars: bool
+) -> Report:
     """Every node with its load."""
     from sluicegate.shards.describe import percent
     from sluicegate.shards.planner import imbalance
 
     made = found.assignment
     uneven = imbalance(made, weights)
-    counters = _counters(found)
+    counters = found.counters()
     facts: list[tuple[str, Cell]] = [
-        ("assignment of", found.target.uri),
-        ("version", made.version if found.stream else None),
+        ("assignment of", found.uri),
+        ("version", found.version),
         ("shards", made.n_shards),
         ("nodes", len(made.nodes)),
         ("imbalance", percent(uneven) if made.nodes else None),
@@ -37,8 +37,8 @@ def shards_view(found: Shards, weights: Column | None, measure: str | None, *, b
     ]
     unowned = int((made.owners < 0).sum())
     document = {
-        "target": found.target.uri,
-        "assignment_version": made.version if found.stream or made.version else None,
+        "target": found.uri,
+        "assignment_version": found.version,
         "n_shards": made.n_shards,
         "nodes": dict(made.nodes),
         "owners": made.owner_names(),
@@ -48,7 +48,7 @@ def shards_view(found: Shards, weights: Column | None, measure: str | None, *, b
         "unowned": unowned,
         "counters": counters,
     }
-    return View(
+    return Report(
         schema="sluicegate.shards",
         document=document,
         tables=[
@@ -59,15 +59,11 @@ def shards_view(found: Shards, weights: Column | None, measure: str | None, *, b
     )
 
 
-def located_view(found: Shards, keys: list[str]) -> View:
+def located_view(found: OwnedShards, keys: list[str]) -> Report:
     """The shard and the node of keys."""
     from sluicegate.shards.routing import shard_of
 
-    if found.file and found.file.form == "kafka":
-        raise UnsupportedFormat(
-            f"{found.target.uri} is for Kafka, whose producers choose the partition of a key",
-            hint="see who leads what with: sluicegate shards show",
-        )
+    found.check_keys()
     rows: list[tuple[str, int, str | None]] = []
     for key in keys:
         try:
@@ -75,10 +71,10 @@ def located_view(found: Shards, keys: list[str]) -> View:
         except UnicodeEncodeError:
             raise UsageError(f"the key {key!r} is not valid text") from None
         rows.append((key, shard, found.assignment.node_of(shard)))
-    return View(
+    return Report(
         schema="sluicegate.shards-locate",
         document={
-            "target": found.target.uri,
+            "target": found.uri,
             "assignment_version": found.assignment.version,
             "keys": [{"key": key, "shard": shard, "node": node} for key, shard, node in rows],
         },
@@ -87,7 +83,7 @@ def located_view(found: Shards, keys: list[str]) -> View:
     )
 
 
-def weights_view(found: Shards, option: str | None, limit: int) -> View:
+def weights_view(found: OwnedShards, option: str | None, limit: int) -> Report:
     """The heaviest shards."""
     columns = _measured(found, option)
     names = [name for name, _ in columns]
@@ -101,10 +97,10 @@ def weights_view(found: Shards, option: str | None, limit: int) -> View:
     hidden = len(order) - len(rows)
     totals = ", ".join(f"{_number(sum(c)):,} {name}" for name, c in columns)
     more = [f"{hidden:,} lighter shards; see them with --limit {len(order)}"] if hidden else []
-    return View(
+    return Report(
         schema="sluicegate.shards-weights",
         document={
-            "target": found.target.uri,
+            "target": found.uri,
             "weights": {name: [_number(w) for w in column] for name, column in columns},
         },
         tables=[Table(("shard", "node", *names), rows)],
@@ -112,15 +108,15 @@ def weights_view(found: Shards, option: str | None, limit: int) -> View:
     )
 
 
-def _measured(found: Shards, option: str | None) -> list[tuple[str, list[float]]]:
-    if option is None and found.stream is None:
+def _measured(found: OwnedShards, option: str | None) -> list[tuple[str, list[float]]]:
+    if option is None and not found.usual_measures:
         raise UsageError(
             "an assignment file does not say what its shards weigh",
             hint="name a file that does with --weights FILE",
         )
     columns = []
-    for word in ("keys", "bytes") if option is None else (option,):
-        weights, measure = found.weights(word)
+    for word in found.usual_measures if option is None else (option,):
+        weights, measure = shard_weights(found, word)
         assert weights is not None
         columns.append((measure or word, weights.tolist()))
     return columns
@@ -130,7 +126,7 @@ def _number(weight: float) -> int | float:
     return int(weight) if float(weight).is_integer() else weight
 
 
-def _loads(found: Shards, weights: Column | None, measure: str | None, *, bars: bool) -> Table:
+def _loads(found: OwnedShards, weights: Column | None, measure: str | None, *, bars: bool) -> Table:
     """A row per node; with bars where there are eyes to see them."""
     from sluicegate.shards.describe import amount, loads_of, percent
 
@@ -151,26 +147,13 @@ def _bar(load: float, most: float) -> str:
     return "█" * round(_BAR * load / most) if most else ""
 
 
-def _counters(found: Shards) -> dict[str, int] | None:
-    if found.stream is None or found.head is None:
-        return None
-    from sluicegate.stream.history import changes
-    from sluicegate.stream.operations.rebalance import counts
-
-    return counts(list(changes(found.stream, found.head)))
-
-
 def _so_far(counters: dict[str, int] | None) -> str | None:
     if counters is None or not any(counters.values()):
         return None
     return ", ".join(f"{count:,} {name}" for name, count in counters.items())
 
 
-def _advice(found: Shards, unowned: int) -> list[str]:
-    if not found.assignment.nodes and found.target.kind is TargetKind.STREAM:
-        name = quote(found.target.configured_name or found.target.name)
-        return [
-            "No node owns a shard: a job leaves it to Spark how the work is shared out.",
-            f"Add nodes with: sluicegate shards join {name} NODE...",
-        ]
+def _advice(found: OwnedShards, unowned: int) -> list[str]:
+    if not found.assignment.nodes and (advice := found.advice()):
+        return advice
     return [f"{unowned:,} shards have no owner."] if unowned else []

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sluicegate import units
+from sluicegate.checkpoint.report import offset_document, offset_text
 from sluicegate.positions import to_spark
+from sluicegate.report import Cell, Report, Table
 from sluicegate.spark.submit.command import shown_setting
 from sluicegate.spark.submit.preflight import CheckpointState, Ready, Starting
 from sluicegate.spark.submit.process import Watch
 from sluicegate.spark.submit.progress import Progress
 from sluicegate.spark.submit.run import Cause, Outcome
-from sluicegate_cli.output import Sink, Table, View, next_command, write_error
-from sluicegate_cli.output.checkpoint import offset_document, offset_text
+from sluicegate_cli.output import Sink, next_command, write_error
 from sluicegate_cli.output.printers import visible
-from sluicegate_cli.output.result import Cell
 
 SCHEMA = "sluicegate.submit"
 _ORIGIN = ("source", "offset", "comes from")
 
 
-def ready_view(ready: Ready) -> View:
+def ready_view(ready: Ready) -> Report:
     """What would be run, and where every offset comes from."""
-    return View(
+    return Report(
         schema=SCHEMA,
         document={
             "dry_run": True,
@@ -47,10 +47,10 @@ def ready_view(ready: Ready) -> View:
     )
 
 
-def outcome_view(ready: Ready, outcome: Outcome) -> View:
+def outcome_view(ready: Ready, outcome: Outcome) -> Report:
     """How a job ended, for programs."""
     ended, tally = outcome.ended, outcome.tally
-    return View(
+    return Report(
         schema=SCHEMA,
         document={
             "dry_run": False,

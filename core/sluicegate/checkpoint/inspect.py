@@ -20,8 +20,8 @@ from sluicegate.checkpoint.stores import StateStore, find_stores, store_bytes
 from sluicegate.checkpoint.view import SOURCES, Look, Standing, look_at, read_query_id
 from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.positions import Positions
+from sluicegate.report import Difference
 from sluicegate.storage import Storage
-from sluicegate.target import Difference
 
 
 @dataclass(frozen=True, slots=True)

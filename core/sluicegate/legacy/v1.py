@@ -16,10 +16,12 @@ import struct
 from dataclasses import dataclass
 
 from sluicegate.errors import Corrupt, UsageError
+from sluicegate.storage import local_root, open_storage
 
 _HEADER = struct.Struct("<QQQ")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
+_MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,14 @@ class V1Checkpoint:
     event_count: int
     operators: dict[str, bytes]
     sources: dict[str, int]
+
+
+def read(place: str) -> tuple[V1Checkpoint, bytes]:
+    """The checkpoint in a file, and the file itself."""
+    # Resolved first: the operator named the file, so a link to it is meant to be followed.
+    path = local_root(place).resolve()
+    data = open_storage(str(path.parent), read_only=True).get(path.name, limit=_MAX_BYTES)
+    return decode(data, place), data
 
 
 def decode(data: bytes, place: str) -> V1Checkpoint:

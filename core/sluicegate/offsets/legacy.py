@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from shlex import quote
 
-from sluicegate.detection import STORE_MARKER
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
+from sluicegate.offsets.store import MARKER
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Position, Positions, PositionsInvalid
 from sluicegate.storage import Storage, local_root, open_storage
 
 # The whole name: `topic-1-consumer-2-backup.offset` is somebody's copy, not a position.
-_NAME = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
+FILE_NAME = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
 _TEXT = re.compile(rb"\s*([0-9]{1,20})\s*")
 _MAX_TOPIC = 2**32 - 1
 _MAX_BYTES = 4096
@@ -26,7 +26,7 @@ _MAX_BYTES = 4096
 def is_reference(storage: Storage) -> bool:
     """Whether a directory is in this layout, and not a store of our own."""
     names = [entry.name for entry in storage.list()]
-    return STORE_MARKER not in names and any(_NAME.fullmatch(name) for name in names)
+    return MARKER.name not in names and any(FILE_NAME.fullmatch(name) for name in names)
 
 
 def refuse_reference(storage: Storage) -> None:
@@ -44,7 +44,7 @@ def read(storage: Storage) -> Positions:
     """All positions of a directory; a file that cannot be read is an error, never skipped."""
     found = []
     for entry in storage.list():
-        match = _NAME.fullmatch(entry.name)
+        match = FILE_NAME.fullmatch(entry.name)
         if match:
             place = f"{storage.uri}/{entry.name}"
             offset = _offset(storage.get(entry.name, limit=_MAX_BYTES), place)
@@ -94,7 +94,7 @@ def write(uri: str, positions: Positions) -> None:
 def _refuse_others(storage: Storage, wanted: Mapping[str, bytes]) -> None:
     """Positions that are there and differ must not be mixed with these."""
     for entry in storage.list():
-        known = _NAME.fullmatch(entry.name)
+        known = FILE_NAME.fullmatch(entry.name)
         if known and storage.get(entry.name, limit=_MAX_BYTES) != wanted.get(entry.name):
             place = f"{storage.uri}/{entry.name}"
             raise SluicegateError(

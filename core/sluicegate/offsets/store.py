@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Protocol, TypeVar
 
-from sluicegate.detection import STORE_MARKER
 from sluicegate.errors import (
     Corrupt,
     Fenced,
@@ -244,7 +243,7 @@ def _is_repeated(current: Record | None, positions: Positions, fence: Fence | No
     )
 
 
-MARKER = Marker(STORE_MARKER, "store", "an offset store")
+MARKER = Marker("sluicegate.store", "store", "an offset store")
 DEFAULT_VERSIONS = 10
 CHANGES_KEPT = 100
 DEFAULT_PATIENCE = 10.0

@@ -7,38 +7,35 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
+from sluicegate import maintenance
 from sluicegate.config import Config
-from sluicegate.detection import TargetKind
 from sluicegate.errors import Locked, SluicegateError, UsageError
 from sluicegate.findings import Severity, worst_first
-from sluicegate.ops import maintenance, metrics
-from sluicegate.ops.maintenance import Outcome, Report, Sample, Step, Steps, TargetReport, Terms
-from sluicegate.storage import canonical_uri, open_storage
+from sluicegate.maintenance import Outcome, RunOptions, RunReport, Sample, Step, TargetReport
+from sluicegate.storage import open_storage
 from sluicegate.stream.home import check_home
-from sluicegate.target import Sighting, Target, resolve, survey
-
-_LOCKS = {
-    TargetKind.STREAM: "locks/maintain.lock",
-    TargetKind.SPARK_CHECKPOINT: "_sluicegate/maintain.lock",
-    # No consumer can have this name.
-    TargetKind.OFFSET_STORE: ".maintain.lock",
-}
+from sluicegate.target import Target, TargetEntry, list_targets, resolve
 
 
-def choose(config: Config, home: str, words: Sequence[str], *, everything: bool) -> list[Sighting]:
+def choose(
+    config: Config, home: str, words: Sequence[str], *, everything: bool
+) -> list[TargetEntry]:
     """What a run is about: the named targets and paths, or all that are known.
 
     A name that is not known is refused; a known target that is not there is a finding.
     """
-    known = {sighting.name: sighting for sighting in survey(config, home)}
+    known = {entry.name: entry for entry in list_targets(config, home)}
     if words and everything:
         raise UsageError("--all and names exclude each other", hint="leave one of them out")
     if words:
-        return [known.get(word) or _sighted(word, config, home) for word in dict.fromkeys(words)]
+        return [known.get(word) or _entry_of(word, config, home) for word in dict.fromkeys(words)]
     if everything:
         # A home whose disk is not mounted has no streams that could be missed.
         wrong = [each for each in check_home(home) if each.severity is Severity.ERROR]
-        return [*([Sighting("home", home, None, tuple(wrong))] if wrong else []), *known.values()]
+        return [
+            *([TargetEntry("home", home, None, tuple(wrong))] if wrong else []),
+            *known.values(),
+        ]
     if len(known) == 1:
         return list(known.values())
     if not known:
@@ -52,26 +49,24 @@ def choose(config: Config, home: str, words: Sequence[str], *, everything: bool)
     )
 
 
-def maintain(
-    config: Config, sightings: Iterable[Sighting], terms: Terms, *, measure: bool
-) -> Report:
+def maintain(entries: Iterable[TargetEntry], options: RunOptions, *, measure: bool) -> RunReport:
     """Maintain targets, one after the other; with `measure`, also gather what metrics tell."""
     started, began = time.time(), time.monotonic()
-    order = sorted(sightings, key=lambda each: (_verified_at(each.target) or 0.0, each.name))
-    targets = [_maintain(config, each, terms, measure=measure) for each in order]
-    return Report(tuple(targets), started, time.monotonic() - began)
+    order = sorted(entries, key=lambda each: (_verified_at(each.target) or 0.0, each.name))
+    targets = [_maintain(each, options, measure=measure) for each in order]
+    return RunReport(tuple(targets), started, time.monotonic() - began)
 
 
-def _maintain(config: Config, sighting: Sighting, terms: Terms, *, measure: bool) -> TargetReport:
-    target = sighting.target
+def _maintain(entry: TargetEntry, options: RunOptions, *, measure: bool) -> TargetReport:
+    target = entry.target
     kind = target.kind.value if target else None
-    report = TargetReport(sighting.name, sighting.uri, kind, findings=sighting.findings)
-    if target is None or target.kind not in _LOCKS:
+    report = TargetReport(entry.name, entry.uri, kind, findings=entry.findings)
+    if target is None or target.maintenance_lock is None:
         return report
     began = time.monotonic()
     try:
-        with _alone(target, terms):
-            steps = _care(config, target, terms)
+        with _alone(target, options):
+            steps = target.maintain(options)
     except _AtWork as e:
         # Quietly: whoever holds it does the same.
         report = replace(report, steps=(Step("maintain", Outcome.SKIPPED, e.message),))
@@ -90,11 +85,11 @@ class _AtWork(Locked):
 
 
 @contextmanager
-def _alone(target: Target, terms: Terms) -> Iterator[None]:
+def _alone(target: Target, options: RunOptions) -> Iterator[None]:
     """Hold the target's lock, without waiting for it; who only looks needs none."""
     with ExitStack() as stack:
-        if not terms.only_looks:
-            lock = open_storage(target.uri).lock(_LOCKS[target.kind])
+        if not options.only_looks:
+            lock = open_storage(target.uri).lock(target.maintenance_lock or "")
             try:
                 stack.enter_context(lock.hold(timeout=0))
             except Locked as e:
@@ -102,55 +97,21 @@ def _alone(target: Target, terms: Terms) -> Iterator[None]:
         yield
 
 
-def _care(config: Config, target: Target, terms: Terms) -> Steps:
-    # Each kind imported when it is met: most installations have one or two.
-    uri, name = canonical_uri(target.uri), target.configured_name
-    if target.kind is TargetKind.STREAM:
-        from sluicegate.ops.maintain_streams import StreamCare
-        from sluicegate.stream.stream import open_stream
-
-        stream = open_stream(uri, read_only=terms.only_looks, patience=0.0)
-        return StreamCare(stream, config.streams.get(name or ""), terms).run()
-    storage = open_storage(uri, read_only=terms.only_looks)
-    if target.kind is TargetKind.OFFSET_STORE:
-        from sluicegate.ops.maintain_stores import StoreCare
-
-        return StoreCare(storage, terms, name).run()
-    from sluicegate.ops.maintain_checkpoints import CheckpointCare
-
-    named = config.targets.get(name or "")
-    sink = open_storage(named.sink, read_only=True) if named and named.sink else None
-    return CheckpointCare(storage, sink, terms, name).run()
-
-
 def _measured(target: Target) -> Iterator[Sample]:
     try:
-        yield from metrics.of(target)
+        yield from target.metrics()
     except (SluicegateError, OSError):
         # What cannot be read is a finding already, and has no value.
         return
 
 
-def _sighted(word: str, config: Config, home: str) -> Sighting:
+def _entry_of(word: str, config: Config, home: str) -> TargetEntry:
     target = resolve(word, config, home)
-    return Sighting(word, target.uri, target, ())
+    return TargetEntry(word, target.uri, target, ())
 
 
 def _verified_at(target: Target | None) -> float | None:
     """When the contents of a target were last read to their end; None if that cannot be told."""
-    if target is None:
-        return None
     with suppress(SluicegateError):
-        return _complete(target)
-    return None
-
-
-def _complete(target: Target) -> float | None:
-    if target.kind is TargetKind.SPARK_CHECKPOINT:
-        return maintenance.load(open_storage(target.uri, read_only=True)).complete
-    if target.kind is TargetKind.STREAM:
-        from sluicegate.stream.stream import open_stream
-        from sluicegate.stream.verify import last_complete
-
-        return last_complete(open_stream(target.uri, read_only=True))
+        return target.verified_at() if target else None
     return None

@@ -16,13 +16,16 @@ from shlex import quote
 from typing import Any
 
 from sluicegate.codec import digest_of
-from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError
+from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.shards import describe
 from sluicegate.shards.describe import Proposal
 from sluicegate.shards.files import AssignmentFile, parse
+from sluicegate.shards.owned import INSTALL, OwnedShards
+from sluicegate.shards.planner import RebalancePlan
 from sluicegate.storage import local_root, open_beside
+from sluicegate.target import Change
 
 KIND = "assignment-file"
 _MAX_BYTES = 64 * 1024 * 1024
@@ -191,6 +194,33 @@ class FileJournal:
         key = f"{self._kept}/{number:08d}.json"
         if not self._storage.put_if_absent(key, json.dumps(fields, indent=1).encode()):
             raise Drifted(f"somebody else changed {self._path} at the same time")
+
+
+class FileShards(OwnedShards):
+    """The shards of an assignment file."""
+
+    def __init__(self, uri: str, journal: FileJournal) -> None:
+        self._file = journal.read()
+        self._journal = journal
+        super().__init__(uri, self._file.assignment)
+
+    def label(self, shard: int) -> str:
+        return self._file.label(shard)
+
+    def check_keys(self) -> None:
+        if self._file.form == "kafka":
+            raise UnsupportedFormat(
+                f"{self.uri} is for Kafka, whose producers choose the partition of a key",
+                hint="see who leads what with: sluicegate shards show",
+            )
+
+    def change(
+        self, plan: RebalancePlan, how: str, note: str, *, output: str | None, **asked: Any
+    ) -> Change:
+        plan = plan if how == INSTALL else self._file.refined(plan)
+        data = Proposal.of(plan, how, sizes=None, **asked).to_text()
+        work = work_of(REBALANCE, data, note=note, output=output)
+        return Change.of(self._journal, self._journal.plan(work))
 
 
 @dataclass(frozen=True, slots=True)

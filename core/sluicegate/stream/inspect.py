@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sluicegate import units
+from sluicegate.report import Difference
 from sluicegate.stream.operations.compact import Size, size_of
 from sluicegate.stream.operations.import_v1 import read_operators
 from sluicegate.stream.snapshot import Link
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
-from sluicegate.target import Difference
 
 
 @dataclass(frozen=True, slots=True)

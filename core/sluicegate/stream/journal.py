@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from shlex import quote
 from typing import Any
 
@@ -33,9 +34,15 @@ from sluicegate.stream.operations.plans import Planner, v1_of
 from sluicegate.stream.snapshot import Kind, Link
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
+from sluicegate.target import Progress, no_progress
 
 KIND = "stream"
 _BESIDE_A_JOB = (COMPACT, DEDUP, RESTORE, PRUNE, DEPOSE, REBALANCE)
+_TITLES = {
+    COMPACT: "merging the state",
+    DEDUP: "merging the dedup log",
+    RESTORE: "restoring the dedup log",
+}
 _NO_UNDO = {
     Kind.GENESIS: "no: the stream begins with it",
     Kind.CLAIM: "no: start the job again instead",
@@ -48,14 +55,13 @@ _NO_UNDO = {
 class StreamJournal:
     """`Journal` of a gated stream."""
 
-    def __init__(self, stream: Stream, *, name: str | None = None) -> None:
+    def __init__(
+        self, stream: Stream, *, name: str | None = None, progress: Progress = no_progress
+    ) -> None:
         self._stream = stream
         self._gate = Gate(stream)
         self._planner = Planner(stream, name)
-
-    def report_to(self, on_progress: Callable[[int, int], None]) -> None:
-        """Tell from now on how far long work is."""
-        self._planner.compactions.on_progress = on_progress
+        self._progress = progress
 
     def history(self) -> list[Entry]:
         head = self._stream.chain.head()
@@ -64,7 +70,18 @@ class StreamJournal:
         return [_entry(link, undone, head.floor) for link in links]
 
     def plan(self, work: Mapping[str, Any]) -> Plan:
-        return self._planner.plan(StreamChange.from_work(work))
+        change = StreamChange.from_work(work)
+        with self._showing_progress(change):
+            return self._planner.plan(change)
+
+    @contextmanager
+    def _showing_progress(self, change: StreamChange) -> Iterator[None]:
+        """While a change that can take long is planned or applied: how far it is."""
+        if (title := _TITLES.get(change.operation)) is None:
+            yield
+            return
+        with self._progress(title) as self._planner.compactions.on_progress:
+            yield
 
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
         entry = self._undoable(operation)
@@ -102,7 +119,8 @@ class StreamJournal:
         check_drift(plan, fresh)
         if base and not change.force and change.operation in (ROLLBACK, RESET, IMPORT):
             self._gate.refuse_living(base)
-        link = self._append(change, fresh, base, approval)
+        with self._showing_progress(change):
+            link = self._append(change, fresh, base, approval)
         return _entry(link, {})
 
     def _append(

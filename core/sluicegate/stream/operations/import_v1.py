@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from sluicegate import codec, units
@@ -10,14 +9,13 @@ from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
 from sluicegate.legacy import v1
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
-from sluicegate.storage import LocalStorage, local_root, open_beside
+from sluicegate.storage import open_beside
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.snapshot import Link, Manifest
 from sluicegate.stream.stream import Stream
 
 OPERATORS = codec.Format("operator", 1, 2**32 - 1)
 _EVENTS = "events"
-_MAX_IMPORT = 64 * 1024 * 1024
 
 
 def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, Any]:
@@ -55,13 +53,6 @@ def to_v1(stream: Stream, link: Link) -> v1.V1Checkpoint:
         operators=read_operators(stream, link.operators),
         sources=sources,
     )
-
-
-def read_v1(place: str) -> tuple[v1.V1Checkpoint, str]:
-    """The checkpoint in a file, and the file itself as text that a plan can carry."""
-    path = local_root(place).resolve()
-    data = LocalStorage(path.parent).get(path.name, limit=_MAX_IMPORT)
-    return v1.decode(data, place), base64.b64encode(data).decode("ascii")
 
 
 def plan_write_v1(place: str, checkpoint: v1.V1Checkpoint, number: int) -> Plan:

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from sluicegate import units
-from sluicegate.errors import Corrupt
+from sluicegate.errors import Corrupt, UsageError
 from sluicegate.journal import NothingToUndo
 from sluicegate.plan import Precondition
 from sluicegate.shards import describe
 from sluicegate.shards.assignment import Assignment, decode, encode
 from sluicegate.shards.describe import UNDO, Proposal
+from sluicegate.shards.owned import OwnedShards
 from sluicegate.shards.planner import RebalancePlan
 from sluicegate.shards.routing import Column
 from sluicegate.shards.weights import WeightsInvalid, column_of
 from sluicegate.state import manifest
 from sluicegate.state.aggregates import events_in
 from sluicegate.stream.append import RebalanceDraft, Signature
+from sluicegate.stream.history import changes
 from sluicegate.stream.operations.changes import REBALANCE, StreamChange
 from sluicegate.stream.operations.compactions import Parts
 from sluicegate.stream.snapshot import Link, LinkDamaged
 from sluicegate.stream.state import shard_count, shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
+from sluicegate.target import Change
 
 
 def assignment_at(stream: Stream, link: Link) -> Assignment:
@@ -51,6 +54,58 @@ def weights_at(stream: Stream, link: Link, measure: str) -> Column:
         return column_of(MEASURES[measure](stream, link), shard_count(link))
     except WeightsInvalid as e:
         raise Corrupt(f"link {link.number} has state of other shards: {e.message}") from e
+
+
+class StreamShards(OwnedShards):
+    """The shards of a stream, as its head has them."""
+
+    measures = ("events", "keys", "bytes")
+    usual_measures = ("keys", "bytes")
+
+    def __init__(self, stream: Stream, head: Link, target: StreamTarget) -> None:
+        super().__init__(target.uri, assignment_at(stream, head))
+        self._stream = stream
+        self._head = head
+        self._target = target
+
+    @property
+    def version(self) -> int | None:
+        return self.assignment.version
+
+    def weights(self, measure: str) -> Column:
+        return weights_at(self._stream, self._head, measure)
+
+    def counters(self) -> dict[str, int] | None:
+        return counts(list(changes(self._stream, self._head)))
+
+    def advice(self) -> list[str]:
+        return [
+            "No node owns a shard: a job leaves it to Spark how the work is shared out.",
+            f"Add nodes with: sluicegate shards join {self._target.command_name} NODE...",
+        ]
+
+    def change(
+        self, plan: RebalancePlan, how: str, note: str, *, output: str | None, **asked: Any
+    ) -> Change:
+        if output is not None:
+            raise UsageError("--output is for assignment files, which this target is not")
+        data = Proposal.of(plan, how, sizes=self.weights("bytes"), **asked).to_text()
+        return self._target.change(StreamChange(REBALANCE, data=data, note=note))
+
+
+class StreamTarget(Protocol):
+    """The target that a stream is."""
+
+    @property
+    def uri(self) -> str:
+        """Where it lies."""
+
+    @property
+    def command_name(self) -> str:
+        """As the next command names it."""
+
+    def change(self, change: StreamChange) -> Change:
+        """Some change of the stream."""
 
 
 def parts(stream: Stream, change: StreamChange) -> Parts:

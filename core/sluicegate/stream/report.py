@@ -1,4 +1,4 @@
-"""Gated streams on the screen."""
+"""Gated streams in words and tables: summary, links, positions, verify, audit."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import json
 from typing import Any
 
 from sluicegate import units
-from sluicegate.legacy.v1 import V1Checkpoint
+from sluicegate.findings import has_errors
 from sluicegate.positions import Positions, to_spark
+from sluicegate.report import Cell, Report, Table, count_findings
+from sluicegate.stream.audit import AuditedEpoch, StreamAudit
 from sluicegate.stream.inspect import StreamSummary
 from sluicegate.stream.snapshot import Link
 from sluicegate.stream.verify import Reading, Verified, shown_complete
-from sluicegate_cli.output import Table, View
 
 
-def stream_view(summary: StreamSummary) -> View:
+def stream_report(summary: StreamSummary) -> Report:
     """Everything about a stream, or about one of its links."""
     link = summary.head
     positions = [(p.topic, p.partition, p.offset) for p in link.positions]
     operators = [(name, units.size(size)) for name, size in sorted(summary.operators.items())]
     pinned = [(f"{name} = {_plain(value)}",) for name, value in sorted(link.pins.items())]
-    return View(
+    return Report(
         schema="sluicegate.stream",
         document=link_document(link)
         | {
@@ -43,13 +44,13 @@ def stream_view(summary: StreamSummary) -> View:
     )
 
 
-def links_view(found: list[Link | str], kept: int) -> View:
+def links_report(found: list[Link | str], kept: int) -> Report:
     """The newest links of a stream."""
     rows = [_row(each) if isinstance(each, Link) else _bad(each) for each in found]
     hidden = kept - len(found)
     older = f"{units.counted(hidden, 'older link')}; show them with --last {kept}"
     columns = ("link", "made", "kind", "included", "what, or where it was then", "by")
-    return View(
+    return Report(
         schema="sluicegate.links",
         document={
             "kept": kept,
@@ -96,10 +97,10 @@ def positions_text(positions: Positions) -> str:
     return ", ".join(f"{p.topic}[{p.partition}] {p.offset:,}" for p in positions)
 
 
-def positions_view(uri: str, link: Link) -> View:
+def positions_report(uri: str, link: Link) -> Report:
     """The positions at a link."""
     rows = [(p.topic, p.partition, p.offset) for p in link.positions]
-    return View(
+    return Report(
         schema="sluicegate.stream-offsets",
         document={"stream": uri, "link": link.number, "positions": to_spark(link.positions)},
         tables=[Table(("topic", "partition", "next offset"), rows)],
@@ -107,9 +108,10 @@ def positions_view(uri: str, link: Link) -> View:
     )
 
 
-def verified_view(uri: str, result: Verified, reading: Reading | None, told: str) -> View:
+def verify_report(uri: str, result: Verified, reading: Reading | None) -> Report:
     """What a check of a stream found, and how much of it was looked at."""
     looked = f"{result.links:,} links and {result.blobs:,} blobs"
+    told = count_findings(result.findings) or "sound"
     lines = [f"{uri}: {told}. Looked at {looked}."]
     if reading is None:
         lines.append("Blobs were judged by name and size; --read-data reads them.")
@@ -121,7 +123,7 @@ def verified_view(uri: str, result: Verified, reading: Reading | None, told: str
             if result.resume
             else f"{read}."
         )
-    return View(
+    return Report(
         schema="sluicegate.verify-stream",
         document={
             "stream": uri,
@@ -133,34 +135,6 @@ def verified_view(uri: str, result: Verified, reading: Reading | None, told: str
         },
         findings=result.findings,
         lines=lines,
-    )
-
-
-def v1_view(uri: str, checkpoint: V1Checkpoint) -> View:
-    """A v1 checkpoint file."""
-    facts: list[tuple[str, str | int | None]] = [
-        ("file", uri),
-        ("format", "v1 checkpoint of the reference design"),
-        ("last sequence included", checkpoint.sequence),
-        ("watermark", _watermark(checkpoint.watermark_ns)),
-        ("events", checkpoint.event_count),
-    ]
-    operators = [(n, units.size(len(state))) for n, state in sorted(checkpoint.operators.items())]
-    return View(
-        schema="sluicegate.v1-checkpoint",
-        document={
-            "file": uri,
-            "sequence": checkpoint.sequence,
-            "watermark_ns": checkpoint.watermark_ns,
-            "event_count": checkpoint.event_count,
-            "operators": {name: len(state) for name, state in checkpoint.operators.items()},
-            "sources": checkpoint.sources,
-        },
-        tables=[
-            Table(("field", "value"), facts, header=False),
-            Table(("operator", "state"), operators),
-            Table(("source", "next offset"), sorted(checkpoint.sources.items())),
-        ],
     )
 
 
@@ -214,3 +188,49 @@ def _watermark(nanoseconds: int | None) -> str | None:
 def _plain(value: Any) -> str:
     """A setting as it stands in the configuration, more or less: never as Python would show it."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+_COUNTS = ("read", "applied", "duplicates", "rejected", "written")
+_SHOWN_EPOCHS = 50
+
+
+def audit_report(uri: str, result: StreamAudit) -> Report:
+    """Every epoch with its counts; on a screen only the newest, and the sum of all."""
+    columns = ("epoch", "link", "sealed", *_COUNTS)
+    left_out = len(result.epochs) - _SHOWN_EPOCHS
+    lines = [f"{left_out:,} older epochs are not shown; see --json."] if left_out > 0 else []
+    shown = result.epochs[-_SHOWN_EPOCHS:]
+    return Report(
+        schema="sluicegate.audit-stream",
+        document={"stream": uri, "epochs": [_epoch_document(each) for each in result.epochs]},
+        tables=[Table(columns, [_epoch_row(each) for each in shown])],
+        findings=tuple(result.findings),
+        lines=[*lines, f"{uri}: {units.counted(len(result.epochs), 'epoch')}; {_sum(result)}."],
+    )
+
+
+def _sum(result: StreamAudit) -> str:
+    if has_errors(result.findings):
+        return "something does not add up; see the findings"
+    total = {name: result.total(name) for name in _COUNTS}
+    return (
+        f"{total['read']:,} read = {total['applied']:,} applied + {total['duplicates']:,} "
+        f"duplicates + {total['rejected']:,} rejected, in every epoch"
+    )
+
+
+def _epoch_row(epoch: AuditedEpoch) -> tuple[Cell, ...]:
+    counts = epoch.counts or {"applied": epoch.events}
+    sealed = units.utc(epoch.link.created_at)
+    return (epoch.link.epoch, epoch.link.number, sealed, *(counts.get(name) for name in _COUNTS))
+
+
+def _epoch_document(epoch: AuditedEpoch) -> dict[str, object]:
+    return {
+        "epoch": epoch.link.epoch,
+        "link": epoch.link.number,
+        "sealed_at": units.utc(epoch.link.created_at),
+        "moved": epoch.moved,
+        "events": epoch.events,
+        "counts": epoch.counts,
+    }

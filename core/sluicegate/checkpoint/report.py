@@ -1,18 +1,21 @@
-"""The screens of `checkpoint inspect`."""
+"""Spark checkpoints in words and tables: summary, batches, positions, verify, audit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sluicegate import units
-from sluicegate.checkpoint.format.offset_log import SourceOffset
-from sluicegate.checkpoint.inspect import SourceSummary, StoreSummary, Summary
+from sluicegate.checkpoint.audit import Audit
+from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset
+from sluicegate.checkpoint.inspect import Batch, SourceSummary, StoreSummary, Summary
 from sluicegate.checkpoint.view import Standing
+from sluicegate.findings import Finding, has_errors
 from sluicegate.positions import to_spark
-from sluicegate_cli.output import Table, View
+from sluicegate.report import Cell, Report, Table, count_findings
 
 
-def inspect_view(summary: Summary) -> View:
+def inspect_report(summary: Summary) -> Report:
     """Everything about a checkpoint."""
     tables = [
         Table(("field", "value"), _facts(summary), header=False),
@@ -28,7 +31,7 @@ def inspect_view(summary: Summary) -> View:
             header=False,
         ),
     ]
-    return View(
+    return Report(
         schema="sluicegate.checkpoint",
         document=_document(summary),
         tables=tables,
@@ -195,3 +198,115 @@ def offset_document(offset: SourceOffset) -> dict[str, Any]:
         "offset": offset.text,
         "positions": to_spark(offset.positions) if offset.positions is not None else None,
     }
+
+
+def batches_report(batches: Sequence[Batch], of: int) -> Report:
+    """The newest batches, of how many."""
+    rows = [
+        (
+            batch.number,
+            moment(batch.planned_ms),
+            "yes" if batch.committed else "no",
+            batch.events,
+            batch.problem or "; ".join(offset_text(offset) for offset in batch.offsets),
+        )
+        for batch in batches
+    ]
+    hidden = of - len(batches)
+    return Report(
+        schema="sluicegate.batches",
+        document={"kept": of, "batches": [_batch_document(batch) for batch in batches]},
+        tables=[Table(("batch", "planned", "committed", "events", "offsets at its end"), rows)],
+        lines=[f"{hidden} older batches; show them with --last {of}"] if hidden else [],
+    )
+
+
+def _batch_document(batch: Batch) -> dict[str, object]:
+    return {
+        "batch": batch.number,
+        "planned_at_ms": batch.planned_ms,
+        "committed": batch.committed,
+        "events": batch.events,
+        "sources": [offset_document(offset) for offset in batch.offsets],
+        "problem": batch.problem,
+    }
+
+
+def positions_report(uri: str, entry: OffsetEntry) -> Report:
+    """The offsets at the end of a batch."""
+    rows = [row for offset in entry.offsets for row in _position_rows(offset)]
+    return Report(
+        schema="sluicegate.offsets",
+        document={
+            "checkpoint": uri,
+            "batch": entry.batch,
+            "planned_at_ms": entry.timestamp_ms,
+            "sources": [offset_document(offset) for offset in entry.offsets],
+        },
+        tables=[Table(("source", "kind", "topic", "partition", "next offset"), rows)],
+        lines=[f"At the end of batch {entry.batch}, planned {moment(entry.timestamp_ms)}."],
+    )
+
+
+def _position_rows(offset: SourceOffset) -> list[tuple[Cell, ...]]:
+    kind = offset.kind.value
+    if offset.positions is None:
+        return [(offset.source, kind, None, None, offset_text(offset))]
+    return [(offset.source, kind, p.topic, p.partition, p.offset) for p in offset.positions]
+
+
+def verify_report(uri: str, found: Sequence[Finding], *, read_data: bool) -> Report:
+    """What is wrong with a checkpoint, and how deep the look was."""
+    depth = "" if read_data else " State was judged by name and size; --read-data decodes it."
+    return Report(
+        schema="sluicegate.verify",
+        document={"checkpoint": uri, "read_data": read_data, "sound": not has_errors(found)},
+        findings=found,
+        lines=[f"{uri}: {count_findings(found) or 'sound'}.{depth}"],
+    )
+
+
+def audit_report(uri: str, result: Audit) -> Report:
+    """Every batch with what was read and written, and whether anything is missing."""
+    rows = [
+        (
+            batch.number,
+            moment(batch.planned_ms),
+            "yes" if batch.committed else "no",
+            "yes" if batch.contiguous else "unknown",
+            batch.events,
+            batch.files,
+            None if batch.bytes is None else units.size(batch.bytes),
+        )
+        for batch in result.batches
+    ]
+    columns = ("batch", "planned", "committed", "contiguous", "events", "files", "written")
+    return Report(
+        schema="sluicegate.audit",
+        document={
+            "checkpoint": uri,
+            "batches": [
+                {
+                    "batch": b.number,
+                    "planned_at_ms": b.planned_ms,
+                    "committed": b.committed,
+                    "contiguous": b.contiguous,
+                    "events": b.events,
+                    "files": b.files,
+                    "bytes": b.bytes,
+                }
+                for b in result.batches
+            ],
+        },
+        tables=[Table(columns, rows)],
+        findings=result.findings,
+        lines=[f"{uri}: {len(rows)} batches; {_verdict(result)}."],
+    )
+
+
+def _verdict(result: Audit) -> str:
+    if has_errors(result.findings):
+        return "something was lost or doubled, or will be; see the findings"
+    if result.findings:
+        return "not everything can be told; see the findings"
+    return "nothing shows that anything was lost or doubled"

@@ -1,6 +1,7 @@
-"""Steps of maintenance: each looks or changes by a plan, none stops the next, all are reported.
+"""Maintenance of a target: each step looks, or changes by a plan; none stops the next.
 
-It only saves work and tells growth; a file that is missing or damaged is like none.
+Every kind of target has its steps beside its adapter; here is what they have in common, and what a
+run reports of them.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from sluicegate import codec
 from sluicegate.config import Maintain
 from sluicegate.errors import Corrupt, Drifted, Locked, SluicegateError
 from sluicegate.findings import Finding, Severity, has_errors, rule
 from sluicegate.journal import Approval, Entry, Journal, recorded
 from sluicegate.plan import Action, Plan, Subject
+from sluicegate.positions import Positions
 from sluicegate.storage import Storage, base
 
 FAILED = rule(
@@ -53,56 +54,24 @@ METRICS = rule(
 )
 
 
-KEY = "_sluicegate/maintain"
-_FORMAT = codec.Format("maintain", 1, 256 * 1024)
-_KEPT = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Files that were in the logs, how far contents were read, and what was bad there."""
-
-    offsets: int = 0
-    commits: int = 0
-    after: str = ""
-    bad: tuple[str, ...] = ()
-    complete: float | None = None
-
-
-def load(storage: Storage) -> Memory:
-    """What was remembered last."""
-    try:
-        fields = codec.decode(_FORMAT, storage.get(KEY, limit=_FORMAT.max_frame), KEY)
-        bad = tuple(map(str, fields.pop("bad")))
-        return Memory(**fields, bad=bad)
-    except (SluicegateError, KeyError, TypeError):
-        return Memory()
-
-
-def save(storage: Storage, memory: Memory) -> None:
-    """Remember it."""
-    fields = asdict(memory) | {"bad": list(memory.bad[:_KEPT])}
-    storage.replace(KEY, codec.encode(_FORMAT, fields))
-
-
 REASON = "maintain"
 _GRACE = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedStep:
     """A plan, and what applies it."""
 
     plan: Plan
     apply: Callable[[Approval], Entry | None]
 
     @classmethod
-    def through(cls, journal: Journal, plan: Plan) -> Change:
+    def through(cls, journal: Journal, plan: Plan) -> PlannedStep:
         """By the journal of the target, so that its history tells of it."""
         return cls(plan, lambda approval: journal.apply(plan, approval))
 
     @classmethod
-    def by(cls, plan: Plan, work: Callable[[], object]) -> Change:
+    def by(cls, plan: Plan, work: Callable[[], object]) -> PlannedStep:
         """By work that needs no journal, since it takes away what nobody can see."""
 
         def apply(_: Approval) -> None:
@@ -111,7 +80,7 @@ class Change:
         return cls(plan, apply)
 
 
-def collecting(storage: Storage, key: str, subject: Subject) -> Change | None:
+def collecting(storage: Storage, key: str, subject: Subject) -> PlannedStep | None:
     """The removal of what writers that died a day ago left unfinished in a directory."""
     limit_ns = (time.time() - _GRACE) * 1e9
     found = list(base.old_temporaries(storage, [key], limit_ns))
@@ -123,7 +92,7 @@ def collecting(storage: Storage, key: str, subject: Subject) -> Change | None:
             path.unlink(missing_ok=True)
 
     action = Action("remove", "leftovers", f"{len(found):,} unfinished files")
-    return Change.by(Plan("Collect what nobody needs", (action,), subject=subject), remove)
+    return PlannedStep.by(Plan("Collect what nobody needs", (action,), subject=subject), remove)
 
 
 class Budget:
@@ -143,7 +112,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RunOptions:
     """What a run may do, in whose name, and how much time it has."""
 
     policy: Maintain
@@ -162,11 +131,11 @@ class Terms:
 class Steps:
     """The steps of one target so far, and what they found."""
 
-    def __init__(self, uri: str, terms: Terms) -> None:
+    def __init__(self, uri: str, options: RunOptions) -> None:
         self.done: list[Step] = []
         self.findings: list[Finding] = []
         self._uri = uri
-        self._terms = terms
+        self._options = options
         self._met_damage = False
 
     def look(self, name: str, work: Callable[[], str]) -> None:
@@ -174,14 +143,14 @@ class Steps:
         if not self._is_damaged(name):
             self._run(name, lambda: (Outcome.DONE, work(), None))
 
-    def change(self, name: str, prepare: Callable[[], Change | None]) -> None:
+    def change(self, name: str, prepare: Callable[[], PlannedStep | None]) -> None:
         """A step that changes the target by a plan, if there is anything to do.
 
         Not on a target that is damaged: what would be removed may be needed to mend it.
         """
         if self._is_damaged(name):
             return
-        if self._terms.read_only:
+        if self._options.read_only:
             self.done.append(Step(name, Outcome.SKIPPED, "read_only = true"))
         else:
             self._run(name, lambda: self._carry_out(prepare()))
@@ -194,13 +163,13 @@ class Steps:
             self.done.append(Step(name, Outcome.SKIPPED, "not as long as something is wrong"))
         return damaged
 
-    def _carry_out(self, change: Change | None) -> tuple[Outcome, str, Plan | None]:
+    def _carry_out(self, change: PlannedStep | None) -> tuple[Outcome, str, Plan | None]:
         if change is None or not change.plan.actions:
             return Outcome.NOTHING, "", None
         told = "; ".join(f"{a.verb} {a.place}: {a.detail}" for a in change.plan.actions)
-        if self._terms.dry_run:
+        if self._options.dry_run:
             return Outcome.PLANNED, told, change.plan
-        recorded(self._terms.audit_log, change.plan, self._terms.approval, change.apply)
+        recorded(self._options.audit_log, change.plan, self._options.approval, change.apply)
         return Outcome.DONE, told, change.plan
 
     def _run(self, name: str, work: Callable[[], tuple[Outcome, str, Plan | None]]) -> None:
@@ -249,6 +218,23 @@ class Sample:
     labels: Mapping[str, str]
 
 
+def age_sample(metric: str, since: float, labels: Mapping[str, str]) -> Sample:
+    """How long ago a time is."""
+    return Sample(metric, max(0.0, time.time() - since), labels)
+
+
+def position_samples(group: str, positions: Positions) -> Iterator[Sample]:
+    """The next offset of every partition, as Kafka's consumer groups are measured."""
+    for each in positions:
+        labels = partition_labels(group, each.topic, each.partition)
+        yield Sample("kafka_consumergroup_current_offset", each.offset, labels)
+
+
+def partition_labels(group: str, topic: str, partition: int) -> dict[str, str]:
+    """What tells the partitions of a consumer group apart."""
+    return {"consumergroup": group, "topic": topic, "partition": str(partition)}
+
+
 @dataclass(frozen=True, slots=True)
 class TargetReport:
     """One target; `kind` is None if what is there could not be told."""
@@ -267,7 +253,7 @@ class TargetReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """A whole run."""
 
     targets: tuple[TargetReport, ...]

@@ -3,42 +3,85 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 
-from sluicegate import units
+from sluicegate import codec, maintenance, units
 from sluicegate.checkpoint.edit import HOME
 from sluicegate.checkpoint.edit_log import old_backups, prune_backups
+from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.offset_log import read_offsets
 from sluicegate.checkpoint.journal import KIND
 from sluicegate.checkpoint.rules.state_data import Portion, check_state_data
 from sluicegate.checkpoint.verify import verify
-from sluicegate.checkpoint.view import look_at, read_query_id
+from sluicegate.checkpoint.view import Standing, look_at, read_query_id
 from sluicegate.checkpoint.writers import signs_of_life
 from sluicegate.errors import SluicegateError, StorageFailed
 from sluicegate.findings import Finding, Severity, has_errors
 from sluicegate.liveness import Verdict
-from sluicegate.ops import maintenance
-from sluicegate.ops.maintenance import Change, Steps, Terms, collecting
+from sluicegate.maintenance import (
+    PlannedStep,
+    RunOptions,
+    Sample,
+    Steps,
+    age_sample,
+    collecting,
+    position_samples,
+)
 from sluicegate.plan import Action, Plan, Subject
+from sluicegate.positions import Positions
 from sluicegate.storage import Storage
+from sluicegate.target import Status
+
+MEMORY = "_sluicegate/maintain"
+_FORMAT = codec.Format("maintain", 1, 256 * 1024)
+_MOST_BAD = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Files that were in the logs, how far contents were read, and what was bad there."""
+
+    offsets: int = 0
+    commits: int = 0
+    after: str = ""
+    bad: tuple[str, ...] = ()
+    complete: float | None = None
+
+
+def recall(storage: Storage) -> Memory:
+    """What was remembered last; it only saves work, so one that cannot be read is like none."""
+    try:
+        fields = codec.decode(_FORMAT, storage.get(MEMORY, limit=_FORMAT.max_frame), MEMORY)
+        bad = tuple(map(str, fields.pop("bad")))
+        return Memory(**fields, bad=bad)
+    except (SluicegateError, KeyError, TypeError):
+        return Memory()
+
+
+def remember(storage: Storage, memory: Memory) -> None:
+    """Remember it."""
+    fields = asdict(memory) | {"bad": list(memory.bad[:_MOST_BAD])}
+    storage.replace(MEMORY, codec.encode(_FORMAT, fields))
+
 
 _RETAINED = 100
 _MANY = 10 * _RETAINED
 _SOME = 2 * _RETAINED
 
 
-class CheckpointCare:
+class CheckpointMaintenance:
     """The steps of one checkpoint, with its file sink if it is known."""
 
     def __init__(
-        self, storage: Storage, sink: Storage | None, terms: Terms, name: str | None = None
+        self, storage: Storage, sink: Storage | None, options: RunOptions, name: str | None = None
     ) -> None:
         self._storage = storage
         self._sink = sink
-        self._terms = terms
+        self._options = options
         self._name = name
-        self._known = maintenance.load(storage)
-        self.steps = Steps(storage.uri, terms)
+        self._known = recall(storage)
+        self.steps = Steps(storage.uri, options)
 
     def run(self) -> Steps:
         """All of them."""
@@ -52,19 +95,19 @@ class CheckpointCare:
         return steps
 
     def _remember(self) -> None:
-        if self._terms.only_looks:
+        if self._options.only_looks:
             return
         try:
-            maintenance.save(self._storage, self._known)
+            remember(self._storage, self._known)
         except StorageFailed as e:
             place = e.place or self._storage.uri
             self.steps.findings.append(maintenance.FAILED.at(place, f"remember: {e.message}"))
 
     def _verify(self) -> str:
-        with self._terms.budget.spending() as seconds:
+        with self._options.budget.spending() as seconds:
             found = verify(self._storage, self._sink)
             read = "names and logs"
-            if not self._terms.dry_run and not has_errors(found):
+            if not self._options.dry_run and not has_errors(found):
                 data, read = self._read_state(seconds)
                 known = {(f.code, f.place) for f in found}
                 found += [f for f in data if (f.code, f.place) not in known]
@@ -108,12 +151,12 @@ class CheckpointCare:
             return "nothing has run yet"
         age = time.time() - read_offsets(self._storage, batch).timestamp_ms / 1000
         told = f"batch {batch} was planned {units.duration(max(0.0, age))} ago"
-        if age > self._terms.policy.idle and not is_alive(self._storage):
+        if age > self._options.policy.idle and not is_alive(self._storage):
             self.steps.findings.append(maintenance.IDLE.at(self._storage.uri, told))
         return told
 
-    def _prune_backups(self) -> Change | None:
-        before = time.time() - self._terms.policy.keep
+    def _prune_backups(self) -> PlannedStep | None:
+        before = time.time() - self._options.policy.keep
         found = old_backups(self._storage, before)
         if not found:
             return None
@@ -129,8 +172,8 @@ class CheckpointCare:
         told = ("These operations can no longer be undone; the history still tells of them.",)
         title = "Give up the backups of old operations"
         plan = Plan(title, actions, told, subject=self._subject())
-        by = self._terms.approval.by
-        return Change.by(plan, lambda: prune_backups(self._storage, before, by))
+        by = self._options.approval.by
+        return PlannedStep.by(plan, lambda: prune_backups(self._storage, before, by))
 
     def _subject(self) -> Subject:
         return Subject(KIND, self._storage.uri, self._name, _identity(self._storage))
@@ -146,3 +189,38 @@ def _identity(storage: Storage) -> str | None:
         return read_query_id(storage)
     except SluicegateError:
         return None
+
+
+def status(storage: Storage, sink: Storage | None) -> Status:
+    """The last batch, what the next start does, and what verify finds."""
+    look = look_at(storage)
+    planned, standing = None, look.standing
+    try:
+        if look.last_batch is not None:
+            planned = read_offsets(storage, look.last_batch).timestamp_ms
+        if look.last_commit is not None:
+            read_commit(storage, look.last_commit)
+    except SluicegateError:
+        # Names alone may look clean, but the next start will fail on this.
+        standing = Standing.BROKEN
+    return Status(look.last_batch, planned, standing.value, tuple(verify(storage, sink)))
+
+
+def metrics(name: str, storage: Storage) -> Iterator[Sample]:
+    """What is measured of a checkpoint."""
+    labels = {"target": name}
+    yield Sample("sluicegate_job_alive", float(is_alive(storage)), labels)
+    look = look_at(storage)
+    logs = {"offsets": look.offsets, "commits": look.commits}
+    for log, listing in logs.items():
+        yield Sample("sluicegate_log_files", len(listing.batches), labels | {"log": log})
+    if (complete := recall(storage).complete) is not None:
+        yield age_sample("sluicegate_verify_age_seconds", complete, labels)
+    if look.last_batch is None:
+        return
+    entry = read_offsets(storage, look.last_batch)
+    yield Sample("sluicegate_batch", look.last_batch, labels)
+    yield age_sample("sluicegate_head_age_seconds", entry.timestamp_ms / 1000, labels)
+    for source in entry.offsets:
+        group = name if len(entry.offsets) == 1 else f"{name}/{source.source}"
+        yield from position_samples(group, source.positions or Positions({}))

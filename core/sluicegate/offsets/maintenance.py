@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from sluicegate import units
+from sluicegate.maintenance import (
+    PlannedStep,
+    RunOptions,
+    Sample,
+    Steps,
+    age_sample,
+    collecting,
+    position_samples,
+)
 from sluicegate.offsets import LockFileOffsetStore, legacy, verify
 from sluicegate.offsets.journal import KIND
 from sluicegate.offsets.operations import old_records, prune_records
-from sluicegate.ops.maintenance import Change, Steps, Terms, collecting
 from sluicegate.plan import Action, Plan, Subject
 from sluicegate.storage import Storage
+from sluicegate.target import Status
 
 
-class StoreCare:
+class StoreMaintenance:
     """The steps of one store; one in the reference layout is only read."""
 
-    def __init__(self, storage: Storage, terms: Terms, name: str | None = None) -> None:
+    def __init__(self, storage: Storage, options: RunOptions, name: str | None = None) -> None:
         self._storage = storage
-        self._terms = terms
+        self._options = options
         self._name = name
-        self.steps = Steps(storage.uri, terms)
+        self.steps = Steps(storage.uri, options)
 
     def run(self) -> Steps:
         """All of them."""
@@ -39,9 +49,9 @@ class StoreCare:
         count = sum(len(record.positions) for record in found.records)
         return f"{len(found.records):,} consumers, {count:,} positions"
 
-    def _prune(self) -> Change | None:
+    def _prune(self) -> PlannedStep | None:
         store = LockFileOffsetStore(self._storage)
-        keep = self._terms.policy.keep
+        keep = self._options.policy.keep
         before = time.time() - keep
         found = old_records(store, before)
         if not found:
@@ -53,8 +63,30 @@ class StoreCare:
         )
         told = ("What these records say can no longer be gone back to.",)
         plan = Plan("Give up old records", actions, told, subject=self._subject())
-        return Change.by(plan, lambda: prune_records(store, before))
+        return PlannedStep.by(plan, lambda: prune_records(store, before))
 
     def _subject(self) -> Subject:
         mark = LockFileOffsetStore(self._storage).mark
         return Subject(KIND, self._storage.uri, self._name, mark.id)
+
+
+def status(storage: Storage) -> Status:
+    """How many consumers and positions there are, and what is damaged."""
+    if legacy.is_reference(storage):
+        return Status(standing=f"reference layout, positions: {len(legacy.read(storage))}")
+    look = verify.look_at(LockFileOffsetStore(storage))
+    count = sum(len(record.positions) for record in look.records)
+    standing = f"consumers: {len(look.records)}, positions: {count}"
+    newest = round(look.newest_at * 1000) if look.newest_at else None
+    return Status(None, newest, standing, tuple(look.findings))
+
+
+def metrics(name: str, storage: Storage) -> Iterator[Sample]:
+    """What is measured of a store."""
+    if legacy.is_reference(storage):
+        return
+    found = verify.look_at(LockFileOffsetStore(storage))
+    if found.newest_at is not None:
+        yield age_sample("sluicegate_head_age_seconds", found.newest_at, {"target": name})
+    for record in found.records:
+        yield from position_samples(f"{name}/{record.consumer}", record.positions)

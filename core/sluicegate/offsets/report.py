@@ -1,4 +1,4 @@
-"""Offset stores on the screen."""
+"""Offset stores in words and tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sluicegate import units
 from sluicegate.offsets.record import Record
 from sluicegate.offsets.verify import StoreLook
 from sluicegate.positions import Positions
-from sluicegate_cli.output import Table, View
+from sluicegate.report import Report, Table
 
 SCHEMA = "sluicegate.store"
 
 
-def store_view(uri: str, look: StoreLook) -> View:
+def store_report(uri: str, look: StoreLook) -> Report:
     """The positions of consumers, with the age of each."""
     now = time.time()
     columns = ("consumer", "topic", "partition", "next offset", "committed")
@@ -22,7 +22,7 @@ def store_view(uri: str, look: StoreLook) -> View:
         for r in look.records
         for p in r.positions
     ]
-    return View(
+    return Report(
         schema=SCHEMA,
         document={"store": uri, "consumers": [_fields(r, now) for r in look.records]},
         tables=[Table(columns, rows)],
@@ -32,10 +32,10 @@ def store_view(uri: str, look: StoreLook) -> View:
     )
 
 
-def reference_view(uri: str, positions: Positions) -> View:
+def reference_report(uri: str, positions: Positions) -> Report:
     """The positions of a directory in the reference layout, which knows no times."""
     rows = [(p.topic, p.partition, p.offset) for p in positions]
-    return View(
+    return Report(
         schema=SCHEMA,
         document={
             "store": uri,

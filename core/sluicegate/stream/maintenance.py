@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from shlex import quote
 
-from sluicegate import lag, units
+from sluicegate import lag, maintenance, units
 from sluicegate.config import NamedStream
 from sluicegate.errors import SluicegateError, StorageFailed
-from sluicegate.ops import maintenance
-from sluicegate.ops.maintenance import Change, Outcome, Steps, Terms
-from sluicegate.ops.metrics import last_at_work
+from sluicegate.maintenance import (
+    Outcome,
+    PlannedStep,
+    RunOptions,
+    Sample,
+    Steps,
+    age_sample,
+    partition_labels,
+    position_samples,
+)
 from sluicegate.plan import Action, Plan, Subject
 from sluicegate.sources.log.source import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
+from sluicegate.stream.history import sound_links
 from sluicegate.stream.journal import KIND, StreamJournal
 from sluicegate.stream.operations.changes import COMPACT, DEDUP, PRUNE, StreamChange
 from sluicegate.stream.output import Sink, look_at_sink
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Kind, Link
 from sluicegate.stream.spec import range_of
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.verify import Reading, Verified, verify
+from sluicegate.stream.verify import Reading, Verified, last_complete, verify
 from sluicegate.stream.writer import Gate
+from sluicegate.target import Status
 
 _SEGMENTS = 8
 _PARTIALS = 4
@@ -34,16 +43,16 @@ _SMALL_PART = 0.25
 _LEAST_PRUNED = 0.1
 
 
-class StreamCare:
+class StreamMaintenance:
     """The steps of one stream; `named` is its table in the configuration, if it has one."""
 
-    def __init__(self, stream: Stream, named: NamedStream | None, terms: Terms) -> None:
+    def __init__(self, stream: Stream, named: NamedStream | None, options: RunOptions) -> None:
         self._stream = stream
         self._named = named
-        self._terms = terms
+        self._options = options
         self._journal = StreamJournal(stream, name=named.name if named else None)
         self._known: tuple[Link, frozenset[str]] | None = None
-        self.steps = Steps(stream.uri, terms)
+        self.steps = Steps(stream.uri, options)
 
     def run(self) -> Steps:
         """All of them, in the order in which one leaves something for the next."""
@@ -58,7 +67,7 @@ class StreamCare:
         return steps
 
     def _verify(self) -> str:
-        with self._terms.budget.spending() as seconds:
+        with self._options.budget.spending() as seconds:
             result = self._verified(seconds)
         self.steps.findings += result.findings
         self._known = (result.head, result.live) if result.head else None
@@ -67,7 +76,7 @@ class StreamCare:
         return f"{result.links:,} links; {read}{rest}"
 
     def _verified(self, seconds: float) -> Verified:
-        if self._terms.dry_run:
+        if self._options.dry_run:
             return verify(self._stream)
         try:
             storage = self._stream.storage
@@ -81,7 +90,7 @@ class StreamCare:
         head = self._stream.chain.head()
         behind = self._behind(head)
         age = time.time() - last_at_work(self._stream, head)
-        is_idle = age > self._terms.policy.idle and behind != 0
+        is_idle = age > self._options.policy.idle and behind != 0
         if is_idle and Gate(self._stream).living_writer(head) is None:
             waiting = "" if behind is None else f"; {units.events(behind)} wait"
             detail = f"no job has been at work for {units.duration(age)}{waiting}"
@@ -103,13 +112,13 @@ class StreamCare:
         self.steps.findings += lag.problems(found, again)
         return lag.total(found)
 
-    def _compact_dedup(self) -> Change | None:
+    def _compact_dedup(self) -> PlannedStep | None:
         sizes = [ref.size for ref in self._stream.chain.head().dedup.refs]
         if len(sizes) < _SEGMENTS or not _many_small(sizes):
             return None
         return self._change(StreamChange(DEDUP))
 
-    def _compact_state(self) -> Change | None:
+    def _compact_state(self) -> PlannedStep | None:
         shards = shards_of(self._stream, self._stream.chain.head())
         sizes = [ref.size for refs in shards.values() for ref in refs]
         largest = [max((ref.size for ref in refs), default=0) for refs in shards.values()]
@@ -117,8 +126,8 @@ class StreamCare:
             return None
         return self._change(StreamChange(COMPACT))
 
-    def _prune(self) -> Change | None:
-        policy, head = self._terms.policy, self._stream.chain.head()
+    def _prune(self) -> PlannedStep | None:
+        policy, head = self._options.policy, self._stream.chain.head()
         floor = Retention(policy.keep_links, policy.keep).floor(self._stream, head)
         floor = min(floor, gc.highest_floor(self._stream, head))
         # A few at a time would cost a link each time, and that link a prune of its own.
@@ -127,7 +136,7 @@ class StreamCare:
         note = f"keep {policy.keep_links} links and {units.duration(policy.keep)}"
         return self._change(StreamChange(PRUNE, to=floor, note=note))
 
-    def _collect(self) -> Change | None:
+    def _collect(self) -> PlannedStep | None:
         if self.steps.done[-1].outcome is Outcome.DONE:
             # A prune collects, too.
             return None
@@ -136,21 +145,21 @@ class StreamCare:
             return None
         action = Action("remove", "leftovers", found.swept.shown)
         plan = self._plan(f"Collect what {self._stream.name} does not need", action)
-        return Change.by(plan, partial(gc.remove, self._stream, found))
+        return PlannedStep.by(plan, partial(gc.remove, self._stream, found))
 
-    def _empty_trash(self) -> Change | None:
+    def _empty_trash(self) -> PlannedStep | None:
         sink = self._sink()
         found = gc.list_output_garbage(self._stream, sink, GRACE) if sink else None
         if sink is None or not found:
             return None
         plan = self._plan(f"Empty the trash of {sink.uri}", Action("remove", "trash", found.shown))
-        return Change.by(plan, partial(gc.empty, self._stream, sink, GRACE))
+        return PlannedStep.by(plan, partial(gc.empty, self._stream, sink, GRACE))
 
     def _sink(self) -> Sink | None:
         return look_at_sink(self._stream, self._named.sink if self._named else None)
 
-    def _change(self, change: StreamChange) -> Change:
-        return Change.through(self._journal, self._journal.plan(change.to_work()))
+    def _change(self, change: StreamChange) -> PlannedStep:
+        return PlannedStep.through(self._journal, self._journal.plan(change.to_work()))
 
     def _plan(self, title: str, action: Action) -> Plan:
         name, identity = None, None
@@ -165,3 +174,89 @@ def _many_small(sizes: Sequence[int], large: int | None = None) -> bool:
     """Whether merging is worth writing the large ones again, which it does."""
     large = max(sizes, default=0) if large is None else large
     return sum(sizes) - large >= _SMALL_PART * sum(sizes)
+
+
+def status(stream: Stream) -> Status:
+    """The newest link, how far it is behind its source, whether a job runs, and what is wrong."""
+    findings = tuple(verify(stream).findings)
+    try:
+        head = stream.chain.head()
+    except SluicegateError:
+        return Status(standing="the logs are damaged or contradict each other", findings=findings)
+    writer = "a job is at work" if Gate(stream).living_writer(head) else "no job is at work"
+    where = f"link {head.number}, generation {head.generation}"
+    standing = f"{where}, {units.events(head.sequence)}{_behind(head)}; {writer}"
+    return Status(head.epoch, round(head.created_at * 1000), standing, findings)
+
+
+def _behind(head: Link) -> str:
+    """How far a stream is behind its source, where that can be asked."""
+    try:
+        earliest, latest = range_of(head)
+    except SluicegateError:
+        return ""
+    return f", {lag.total(lag.lags(head.positions, latest, earliest)):,} behind"
+
+
+OUTCOMES = {"applied": "applied", "duplicates": "duplicate", "rejected": "rejected"}
+"""Counter of a link → what became of an event."""
+
+
+def metrics(name: str, stream: Stream) -> Iterator[Sample]:
+    """What is measured of a stream."""
+    head = stream.chain.head()
+    labels = {"target": name}
+    yield Sample(
+        "sluicegate_job_alive", float(Gate(stream).living_writer(head) is not None), labels
+    )
+    yield age_sample("sluicegate_head_age_seconds", last_at_work(stream, head), labels)
+    yield Sample("sluicegate_epochs_total", head.epoch, labels)
+    yield Sample("sluicegate_links", head.number - head.floor + 1, labels)
+    for counter, outcome in OUTCOMES.items():
+        # Of a stream without a job of ours, the number of events is all that is known.
+        count = head.counters.get(counter, head.sequence if counter == "applied" else 0)
+        yield Sample("sluicegate_events_total", count, labels | {"outcome": outcome})
+    if (complete := last_complete(stream)) is not None:
+        yield age_sample("sluicegate_verify_age_seconds", complete, labels)
+    yield from _lag(name, head)
+    with suppress(SluicegateError):
+        yield from _dedup(stream, labels)
+    with suppress(SluicegateError):
+        yield from _shards(stream, head, labels)
+
+
+def last_at_work(stream: Stream, head: Link) -> float:
+    """When a job last sealed or started; links of the maintenance itself do not count."""
+    links = sound_links(stream, head.number, head.floor)
+    found = (link.created_at for link in links if link.kind in (Kind.EPOCH, Kind.CLAIM))
+    return next(found, head.created_at)
+
+
+def _lag(name: str, head: Link) -> Iterator[Sample]:
+    yield from position_samples(name, head.positions)
+    try:
+        earliest, latest = range_of(head)
+    except SluicegateError:
+        return
+    for each in lag.lags(head.positions, latest, earliest):
+        if each.behind is not None:
+            labels = partition_labels(name, each.topic, each.partition)
+            yield Sample("kafka_consumergroup_lag", each.behind, labels)
+
+
+def _dedup(stream: Stream, labels: dict[str, str]) -> Iterator[Sample]:
+    from sluicegate.stream.dedup_log import look
+
+    found = look(stream)
+    yield Sample("sluicegate_dedup_bytes", found.bytes, labels)
+    yield Sample("sluicegate_dedup_intervals", found.statistics.intervals, labels)
+
+
+def _shards(stream: Stream, head: Link, labels: dict[str, str]) -> Iterator[Sample]:
+    from sluicegate.shards.planner import imbalance
+    from sluicegate.stream.operations.rebalance import assignment_at, weights_at
+
+    assignment = assignment_at(stream, head)
+    if assignment.nodes:
+        weights = weights_at(stream, head, "bytes")
+        yield Sample("sluicegate_shard_imbalance", imbalance(assignment, weights), labels)

@@ -1,0 +1,76 @@
+"""Checkpoint files of the reference design (v1) as targets: one file, which is only read."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sluicegate import units
+from sluicegate.errors import Corrupt
+from sluicegate.legacy import v1
+from sluicegate.legacy.v1 import V1Checkpoint
+from sluicegate.report import Report, Table
+from sluicegate.target import Candidate, Reading, Target, TargetKind
+
+
+class V1File(Target):
+    """A v1 checkpoint."""
+
+    kind: ClassVar = TargetKind.V1_CHECKPOINT
+
+    @classmethod
+    def detect(cls, found: Candidate) -> str | None:
+        if found.file is None:
+            return None
+        try:
+            checkpoint = v1.decode(found.data, found.file)
+        except Corrupt:
+            return None
+        return f"it decodes as one, at sequence {checkpoint.sequence}"
+
+    def inspect(self, at: int | None = None) -> Report:
+        del at
+        return _report(self.uri, v1.read(self.uri)[0])
+
+    def verify(self, reading: Reading) -> Report:
+        del reading
+        v1.read(self.uri)
+        return Report(
+            schema="sluicegate.verify",
+            document={"checkpoint": self.uri, "read_data": True, "sound": True},
+            findings=[],
+            lines=[f"{self.uri}: sound."],
+        )
+
+
+def _report(uri: str, checkpoint: V1Checkpoint) -> Report:
+    """A v1 checkpoint file."""
+    facts: list[tuple[str, str | int | None]] = [
+        ("file", uri),
+        ("format", "v1 checkpoint of the reference design"),
+        ("last sequence included", checkpoint.sequence),
+        (
+            "watermark",
+            units.utc(checkpoint.watermark_ns / 1e9) if checkpoint.watermark_ns else None,
+        ),
+        ("events", checkpoint.event_count),
+    ]
+    operators = [(n, units.size(len(state))) for n, state in sorted(checkpoint.operators.items())]
+    return Report(
+        schema="sluicegate.v1-checkpoint",
+        document={
+            "file": uri,
+            "sequence": checkpoint.sequence,
+            "watermark_ns": checkpoint.watermark_ns,
+            "event_count": checkpoint.event_count,
+            "operators": {name: len(state) for name, state in checkpoint.operators.items()},
+            "sources": checkpoint.sources,
+        },
+        tables=[
+            Table(("field", "value"), facts, header=False),
+            Table(("operator", "state"), operators),
+            Table(("source", "next offset"), sorted(checkpoint.sources.items())),
+        ],
+    )
+
+
+ADAPTER = V1File

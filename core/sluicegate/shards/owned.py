@@ -1,0 +1,58 @@
+"""The shards of a target: who owns them, what they weigh, and how that is changed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from sluicegate.shards.assignment import Assignment
+from sluicegate.shards.describe import shard_label
+from sluicegate.shards.planner import RebalancePlan
+from sluicegate.shards.routing import Column
+from sluicegate.target import Change
+
+INSTALL = "install"
+"""How a plan was made that takes over an assignment as it is."""
+
+
+class OwnedShards(ABC):
+    """Every kind of target with shards has its own."""
+
+    measures: tuple[str, ...] = ()
+    """What the target itself knows of its shards' weights."""
+    usual_measures: tuple[str, ...] = ()
+    """Those that are shown unless others are asked for."""
+
+    def __init__(self, uri: str, assignment: Assignment) -> None:
+        self.uri = uri
+        self.assignment = assignment
+
+    def label(self, shard: int) -> str:
+        """What a shard is called."""
+        return shard_label(shard)
+
+    def weights(self, measure: str) -> Column:
+        """What the shards weigh, by one of the measures."""
+        raise KeyError(measure)
+
+    @property
+    def version(self) -> int | None:
+        """The version of the assignment, where it has one."""
+        return self.assignment.version or None
+
+    def counters(self) -> dict[str, int] | None:
+        """How often nodes came and went; None if that is not kept."""
+        return None
+
+    def check_keys(self) -> None:  # noqa: B027 - most have nothing against it
+        """Refuse if the shard of a key is chosen by another rule."""
+
+    def advice(self) -> list[str]:
+        """What to do while no node owns a shard."""
+        return []
+
+    @abstractmethod
+    def change(
+        self, plan: RebalancePlan, how: str, note: str, *, output: str | None, **asked: Any
+    ) -> Change:
+        """A plan as a change of the target; `asked` is what it was made for."""

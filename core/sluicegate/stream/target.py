@@ -1,0 +1,217 @@
+"""Gated streams as targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sluicegate.errors import UsageError
+from sluicegate.storage import canonical_uri, open_storage
+from sluicegate.target import (
+    CHAIN,
+    Candidate,
+    Change,
+    Reading,
+    RepairOptions,
+    ResetOptions,
+    Status,
+    Target,
+    TargetKind,
+)
+
+if TYPE_CHECKING:
+    from sluicegate.lag import Lag
+    from sluicegate.maintenance import RunOptions, Sample, Steps
+    from sluicegate.positions import Positions
+    from sluicegate.report import Report
+    from sluicegate.stream import verify
+    from sluicegate.stream.journal import StreamJournal
+    from sluicegate.stream.operations.changes import StreamChange
+    from sluicegate.stream.operations.rebalance import StreamShards
+    from sluicegate.stream.snapshot import Link
+    from sluicegate.stream.stream import Stream
+
+
+class GatedStream(Target):
+    """A stream of our own pipeline: a chain of links in a home."""
+
+    kind: ClassVar = TargetKind.STREAM
+    accepts: ClassVar = frozenset({"--link", "--batch", "--read-data-subset", "--max-duration"})
+    maintenance_lock: ClassVar = "locks/maintain.lock"
+
+    @classmethod
+    def detect(cls, found: Candidate) -> str | None:
+        if found.file is not None:
+            return None
+        if found.entries.get(CHAIN) == "directory":
+            return f"it has {CHAIN}/"
+        return f"it has HEAD, but no {CHAIN}/" if found.frame_kind("HEAD") == "head" else None
+
+    @property
+    def stream(self) -> Stream:
+        """The stream, to be read."""
+        from sluicegate.stream.stream import open_stream
+
+        return open_stream(self.uri, read_only=True)
+
+    def link(self, at: int | None) -> tuple[Stream, Link]:
+        """The stream, and one of its links; the newest."""
+        stream = self.stream
+        return stream, stream.chain.head() if at is None else stream.chain.read(at)
+
+    def inspect(self, at: int | None = None) -> Report:
+        from sluicegate.stream.inspect import inspect
+        from sluicegate.stream.report import stream_report
+
+        return stream_report(inspect(self.stream, at))
+
+    def batches(self, last: int) -> Report:
+        from sluicegate.stream.inspect import recent
+        from sluicegate.stream.report import links_report
+
+        stream, head = self.link(None)
+        return links_report(recent(stream, last), head.number - head.floor + 1)
+
+    def compare(self, at: int | None, other: Target, other_at: int | None) -> Report:
+        from sluicegate.report import differences_report
+        from sluicegate.stream.inspect import compare
+
+        if not isinstance(other, GatedStream):
+            return super().compare(at, other, other_at)
+        ours, theirs = self.link(at), other.link(other_at)
+        left, right = (f"{stream.uri}@{link.number}" for stream, link in (ours, theirs))
+        return differences_report(left, right, list(compare(ours, theirs)))
+
+    def verify(self, reading: Reading) -> Report:
+        from sluicegate.stream.report import verify_report
+        from sluicegate.stream.verify import verify
+
+        stream, wanted = self.stream, _reading(reading)
+        if wanted and wanted.max_duration is not None:
+            # How far it came is remembered beside the stream, though that is only read.
+            wanted = replace(wanted, notes=open_storage(stream.uri))
+        with self.options.progress("reading blobs") as on_progress:
+            result = verify(stream, wanted, on_progress)
+        return verify_report(stream.uri, result, wanted)
+
+    def audit(self, since_ms: int, *, read_data: bool) -> Report:
+        from sluicegate.stream.audit import audit_stream
+        from sluicegate.stream.output import look_at_sink
+        from sluicegate.stream.report import audit_report
+
+        stream = self.stream
+        named = self.config.streams.get(self.configured_name or stream.name)
+        sink = look_at_sink(stream, self.options.sink or (named.sink if named else None))
+        result = audit_stream(stream, sink, since_ms / 1000, read_data=read_data)
+        return audit_report(stream.uri, result)
+
+    def show_positions(self, at: int | None = None) -> Report:
+        from sluicegate.stream.report import positions_report
+
+        stream, link = self.link(at)
+        return positions_report(stream.uri, link)
+
+    def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
+        _, link = self.link(at)
+        return {"link": link.number}, link.positions
+
+    def lag(self, ends: Positions | None) -> list[Lag]:
+        from sluicegate.lag import ends_unknown, lags
+        from sluicegate.sources.log.source import BrokerNeeded
+        from sluicegate.stream.spec import range_of
+
+        _, head = self.link(None)
+        if ends is not None:
+            return lags(head.positions, ends)
+        try:
+            earliest, latest = range_of(head)
+        except BrokerNeeded as e:
+            raise ends_unknown(head.positions, self.uri) from e
+        return lags(head.positions, latest, earliest)
+
+    def shards(self) -> StreamShards:
+        from sluicegate.stream.operations.rebalance import StreamShards
+
+        return StreamShards(*self.link(None), self)
+
+    def status(self) -> Status:
+        from sluicegate.stream.maintenance import status
+
+        return status(self.stream)
+
+    def metrics(self) -> Iterator[Sample]:
+        from sluicegate.stream.maintenance import metrics
+        from sluicegate.stream.stream import open_stream
+
+        stream = open_stream(canonical_uri(self.uri), read_only=True)
+        return metrics(self.configured_name or self.name, stream)
+
+    def verified_at(self) -> float | None:
+        from sluicegate.stream.verify import last_complete
+
+        return last_complete(self.stream)
+
+    def maintain(self, options: RunOptions) -> Steps:
+        from sluicegate.stream.maintenance import StreamMaintenance
+        from sluicegate.stream.stream import open_stream
+
+        uri = canonical_uri(self.uri)
+        stream = open_stream(uri, read_only=options.only_looks, patience=0.0)
+        named = self.config.streams.get(self.configured_name or "")
+        return StreamMaintenance(stream, named, options).run()
+
+    def journal(self) -> StreamJournal:
+        from sluicegate.stream.journal import StreamJournal
+        from sluicegate.stream.stream import open_stream
+
+        stream = open_stream(canonical_uri(self.uri), read_only=self.options.read_only)
+        return StreamJournal(stream, name=self.configured_name, progress=self.options.progress)
+
+    def change(self, change: StreamChange) -> Change:
+        """Some change of the stream."""
+        journal = self.journal()
+        return Change.of(journal, journal.plan(change.to_work()))
+
+    def rollback(self, to: int | None, moment: str | None, *, force: bool) -> Change:
+        from sluicegate.stream.history import link_at
+        from sluicegate.stream.operations.changes import ROLLBACK, StreamChange
+        from sluicegate.units import parse_moment
+
+        note = ""
+        if moment is not None:
+            to = link_at(*self.link(None), parse_moment(moment))
+            note = f"to-datetime {moment}"
+        return self.change(StreamChange(ROLLBACK, to=to, force=force, note=note))
+
+    def reset(self, options: ResetOptions) -> Change:
+        from sluicegate.stream.operations.changes import RESET, ROLLBACK
+        from sluicegate.stream.operations.reset import reset, topics
+
+        if options.skip_seen is options.reprocess:
+            raise UsageError(
+                "a gated stream needs exactly one of --skip-seen and --reprocess",
+                hint="--skip-seen counts nothing twice; --reprocess takes back what was counted "
+                "since",
+            )
+        stream, mode = self.stream, RESET if options.skip_seen else ROLLBACK
+        spec = options.spec_of(topics(stream))
+        return self.change(reset(stream, spec, mode, force=options.force))
+
+    def repair(self, options: RepairOptions) -> Change:
+        from sluicegate.stream.operations.changes import REPAIR, StreamChange
+
+        return self.change(StreamChange(REPAIR, read_data=options.read_data, force=options.force))
+
+
+def _reading(wanted: Reading) -> verify.Reading | None:
+    from sluicegate.stream.verify import Reading as StreamReading
+    from sluicegate.stream.verify import Subset
+
+    if not wanted.is_wanted:
+        return None
+    subset = Subset.parse(wanted.subset) if wanted.subset else Subset()
+    return StreamReading(subset, wanted.max_duration)
+
+
+ADAPTER = GatedStream
