@@ -53,7 +53,7 @@ journeys: $(READY)
 	$(BIN)/python bench/journey.py --table
 
 bench: $(READY)
-	$(BIN)/python bench --page docs/bench.md $(BENCH)
+	$(BIN)/python bench --page docs/results/bench.md $(BENCH)
 
 docs: $(READY)
 	$(BIN)/python docs/generate

@@ -39,9 +39,9 @@ def _wanted() -> dict[Path, str]:
         "completions/sluicegate.bash": bash(root),
         "completions/_sluicegate": zsh(root),
         "completions/sluicegate.fish": fish(root),
-        "docs/findings.md": pages.findings(root),
-        "docs/exit-codes.md": pages.exit_codes_page(),
-        "docs/schemas.md": schemas.page(root),
+        "docs/reference/findings.md": pages.findings(root),
+        "docs/reference/exit-codes.md": pages.exit_codes_page(),
+        "docs/reference/schemas.md": schemas.page(root),
         **{f"man/{name}": text for name, text in man.pages(root).items()},
     }
     if (readme := _read(ROOT / "README.md")) is not None:

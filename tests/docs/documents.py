@@ -1,4 +1,4 @@
-"""Every document that a test sees has the shape that docs/schemas.md tells of.
+"""Every document that a test sees has the shape that docs/reference/schemas.md tells of.
 
 `SG_SCHEMAS=write pytest …` adds what these tests see; `python docs/generate` then makes the page.
 """

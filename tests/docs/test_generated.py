@@ -143,14 +143,14 @@ def test_generator_notices_and_mends(tmp_path: Path) -> None:
     assert "| 0 | done" in readme.read_text()
 
     (tmp_path / "completions/_sluicegate").write_text("changed")
-    (tmp_path / "docs/findings.md").unlink()
+    (tmp_path / "docs/reference/findings.md").unlink()
     (tmp_path / "man/man1/sluicegate-gone.1").touch()
     for _ in range(2):
         done = run(sys.executable, generator, "--check")
         assert done.returncode == 1
         assert done.stdout.splitlines() == [
             "stale: completions/_sluicegate",
-            "stale: docs/findings.md",
+            "stale: docs/reference/findings.md",
             "stale: man/man1/sluicegate-gone.1",
         ]
     assert run(sys.executable, generator).returncode == 0

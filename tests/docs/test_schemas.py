@@ -1,4 +1,4 @@
-"""Every command has a schema in docs/schemas.md, and prints documents that keep to it."""
+"""Every command has a schema in docs/reference/schemas.md, and prints documents that keep to it."""
 
 from __future__ import annotations
 

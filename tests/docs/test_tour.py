@@ -17,7 +17,7 @@ from tests.docs.tour_scenes import NOT_PLAYED, SCENES
 from tests.docs.tour_world import ROOT, World, world
 
 WRITES = os.environ.get("SG_TOUR") == "write"
-PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")))
 
 
 def read(page: str) -> list[Story]:

@@ -101,15 +101,15 @@ SCENES = {
     "Run a gated stream": Scene("2026-11-16T14:40:00Z", _not_begun),
     "Name what you run": Scene("2026-11-16T14:40:00Z", _named),
     "Was this message counted twice?": Scene(
-        "2026-11-16T14:40:00Z", _sent_again, page="docs/gated-streams.md"
+        "2026-11-16T14:40:00Z", _sent_again, page="docs/guide/gated-streams.md"
     ),
     "A consumer has to read again from an earlier position": Scene(
-        "2026-11-16T14:40:00Z", _approval, page="docs/offset-stores.md"
+        "2026-11-16T14:40:00Z", _approval, page="docs/guide/offset-stores.md"
     ),
-    "Who holds the lock?": Scene("2026-11-16T14:40:00Z", _held, page="docs/offset-stores.md"),
+    "Who holds the lock?": Scene("2026-11-16T14:40:00Z", _held, page="docs/guide/offset-stores.md"),
 }
 NOT_PLAYED = {
     "README.md": {"Sluicegate", "Set up", "Unattended", "Install"},
-    "docs/shards.md": {"Shards", "Assignments of other systems"},
+    "docs/guide/shards.md": {"Shards", "Assignments of other systems"},
 }
 """Parts that only name commands, and do not say what they print."""

@@ -1,6 +1,6 @@
 """The job in processes of its own, killed at the steps that matter most and asked to end.
 
-Everything else that can kill it is tried in the lab: docs/exactly-once.md.
+Everything else that can kill it is tried in the lab: docs/results/exactly-once.md.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ import runpy
 import sys
 
 PARTS = {
-    "verdicts": ("tests.lab.table", "verify finds every known damage; writes docs/lab.md"),
-    "repairs": ("tests.lab.mended_table", "repaired queries run on; writes docs/endings.md"),
-    "exactly-once": ("tests.lab.exactly_once_table", "gated jobs are killed in every way"),
-    "oracle": ("tests.oracle", "every damage, judged by Spark; writes docs/results/oracle.md"),
+    "verdicts": ("tests.lab.table", "verify finds every known damage; docs/results/lab.md"),
+    "repairs": ("tests.lab.mended_table", "repaired queries continue; docs/results/endings.md"),
+    "exactly-once": ("tests.lab.exactly_once_table", "killed jobs; docs/results/exactly-once.md"),
+    "oracle": ("tests.oracle", "every damage, judged by Spark; docs/results/oracle.md"),
     "net": ("tests.net.compare", "every command does what it did when it was recorded"),
 }
 

@@ -1,7 +1,7 @@
 """Everything that kills a gated job: `python -m tests.lab.exactly_once_table [NAME …]`.
 
-Writes docs/exactly-once.md; fails if anything was lost, doubled or wrong. With names, only those
-scenarios are tried, and the page keeps what is known of the others.
+Writes docs/results/exactly-once.md; fails if anything was lost, duplicated or wrong. With names,
+only those scenarios are tried, and the page keeps the results of the others.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ from tests.lab.environments import ROOT
 from tests.lab.exactly_once import JobFailed
 from tests.lab.exactly_once_scenarios import SCENARIOS
 
-PAGE = ROOT / "docs" / "exactly-once.md"
+PAGE = ROOT / "docs" / "results" / "exactly-once.md"
 KEPT = ROOT / "build" / "lab" / "exactly-once-results.json"
-HEAD = """# Exactly once, put to the test
+HEAD = """# Exactly once under kills
 
-Producers in processes of their own write to an embedded log: they send some records again,
-overtake themselves, leave gaps, write nonsense between, send the same record through two
-partitions, and are killed every few seconds; what they owe the log is sent when they come back. The
-job of a gated stream reads that log. It is started with `sluicegate submit`, killed with SIGKILL,
-its JVM too, and started again. After every kill the state is compared with what was produced up to
-the positions of the head. In the end the rest is read, and then
+Producers write to an embedded log, each in its own process. They send some records twice, send
+records out of order, leave gaps, write invalid lines, send the same record to two partitions, and
+are killed every few seconds. After a restart they send what is still in their outbox. The job of a
+gated stream reads that log. `sluicegate submit` starts it, SIGKILL ends it together with its JVM,
+and `submit` starts it again. After every kill the lab compares the state with what was produced up
+to the positions of the head. At the end the job reads the rest. Then
 
 - the state of every key,
 - every published row, and that it is published once,
 - every rejected record, with its bytes,
 
-must equal what a few lines of Python make of the files of the log with a set and dictionaries
-(`tests/job/truth.py`), without anything of Sluicegate; and `audit --read-data` and
-`checkpoint verify` must agree. `make lab PART=exactly-once`
-makes this page; three kills are part of `make test`.
+must equal what a few lines of Python compute from the files of the log with a set and dictionaries
+(`tests/job/truth.py`), without any code of Sluicegate. `audit --read-data` and `checkpoint verify`
+must agree. `make lab PART=exactly-once` makes this page; three kills are part of `make test`.
 
 """
 _STEPS = """
@@ -81,7 +80,7 @@ def _table(known: dict[str, Any]) -> str:
         "rejects": "rejects",
         "events": "events",
     }
-    lines = ["| " + " | ".join([*columns, "lost", "doubled"]) + " |"]
+    lines = ["| " + " | ".join([*columns, "lost", "duplicated"]) + " |"]
     lines.append("|---" + "|--:" * (len(columns) + 1) + "|")
     for name in SCENARIOS:
         if name in known:

@@ -1,7 +1,7 @@
 """Every scenario on every version of Spark: `python -m tests.lab.mended_table [VERSION …]`.
 
-Writes docs/endings.md; fails if any query does not come out as it must. `--only NAME …` tries the
-scenarios of these names and keeps what is known of the others.
+Writes docs/results/endings.md; fails if any query does not end as expected. `--only NAME …` tries
+the scenarios of these names and keeps the results of the others.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from tests.lab.environments import ROOT, VERSIONS
 from tests.lab.mended import SCENARIOS, Mended, Untried, prepared
 from tests.lab.submitted import GOES_ON, SUBMIT, submit_twice
 
-PAGE = ROOT / "docs" / "endings.md"
+PAGE = ROOT / "docs" / "results" / "endings.md"
 KEPT = ROOT / "build" / "lab" / "endings-results.json"
-HEAD = """# Mended queries
+HEAD = """# Repaired queries
 
-Real queries of each version of Spark are stopped, damaged and repaired, rolled back, reset, moved
-or seeded anew, and then started again twice, each time in a new JVM and with more input: what a bad
-repair leaves in the state may be loaded by the second start only. The output is compared with that
-of a run that nobody interrupted. A cell tells on how many queries it was tried and came out as it
-must; `-` means that this version has no such query, or that nothing can be done about the damage
-but to restore a backup. `make lab PART=repairs`
-makes this page.
+The lab stops real queries of each version of Spark, damages their checkpoints, and then repairs,
+rolls back, resets, relocates or seeds them. It starts each query again twice, each time in a new
+JVM and with more input, because some damage in the state is loaded only by the second start. It
+compares the output with that of a run without interruption. A cell shows on how many queries this
+was tried, and how many ended as expected; `-` means that this version has no such query, or that
+only a backup helps against the damage. `make lab PART=repairs` makes this page.
 
 """
 

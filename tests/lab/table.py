@@ -1,6 +1,7 @@
 """The damage lab over all versions of Spark, as a table: `python -m tests.lab.table`.
 
-Writes docs/lab.md and fails if any damage is not found or any healthy checkpoint gives an alarm.
+Writes docs/results/lab.md; fails if any damage is not found, or if a healthy checkpoint gives an
+alarm.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from tests.drive import Driver, driver
 from tests.lab.environments import ROOT, VERSIONS, cached
 from tests.lab.recipes import RECIPES
 
-PAGE = ROOT / "docs" / "lab.md"
+PAGE = ROOT / "docs" / "results" / "lab.md"
 HEAD = """# Damage lab
 
-Real checkpoints, made by real Spark of each version, are damaged in every way that is known to
-happen, and verified. A cell tells on how many checkpoints the damage was tried and found with its
-code; `-` means that this version cannot make such a checkpoint. `make lab
-PART=verdicts` makes this page.
+Every version of Spark wrote real checkpoints. The lab damages copies of them in every way that is
+known to happen, and runs `checkpoint verify`. A cell shows on how many checkpoints the damage was
+tried, and on how many `verify` reported the expected code; `-` means that this version cannot write
+such a checkpoint. `make lab PART=verdicts` makes this page.
 
 """
 

@@ -11,7 +11,7 @@ import pytest
 from sluicegate.shards.describe import percent
 from tests.shards.placement import CASES, Moves, modulo, ours, rendezvous
 
-PAGE = Path(__file__).parents[2] / "docs" / "shards.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "shards.md"
 LARGE = 100_000
 
 
