@@ -51,6 +51,7 @@ def test_the_wheel_has_types_formats_man_pages_and_completions(built: Path) -> N
         "sluicegate/FORMAT.md",
         f"{data}/man/man1/sluicegate.1",
         f"{data}/man/man5/sluicegate.toml.5",
+        f"{data}/man/man7/sluicegate-findings.7",
         f"{data}/bash-completion/completions/sluicegate",
         f"{data}/zsh/site-functions/_sluicegate",
         f"{data}/fish/vendor_completions.d/sluicegate.fish",

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-OWNED = ("completions", "man")
+OWNED = ("completions", "docs/reference", "man")
 """Directories in which nothing else lives."""
 
 
@@ -39,13 +39,13 @@ def _wanted() -> dict[Path, str]:
         "completions/sluicegate.bash": bash(root),
         "completions/_sluicegate": zsh(root),
         "completions/sluicegate.fish": fish(root),
+        "docs/reference/commands.md": pages.commands(root),
+        "docs/reference/config.md": pages.configuration(),
         "docs/reference/findings.md": pages.findings(root),
         "docs/reference/exit-codes.md": pages.exit_codes_page(),
         "docs/reference/schemas.md": schemas.page(root),
         **{f"man/{name}": text for name, text in man.pages(root).items()},
     }
-    if (readme := _read(ROOT / "README.md")) is not None:
-        made["README.md"] = pages.with_exit_codes(readme)
     return {ROOT / name: text for name, text in made.items()}
 
 

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 from generate.tree import Argument, Command, Option
 from sluicegate import __version__, config
 from sluicegate.errors import exit_codes
+from sluicegate.findings import Rule, rules
 from sluicegate_cli.session import CONFIG_VARIABLE, HOME_VARIABLE
 from sluicegate_cli.shell import DEBUG_VARIABLE, NAMES
 
 PROGRAM = NAMES[0]
+FINDINGS = f"{PROGRAM}-findings"
+"""The page of all finding codes, in section 7."""
 _TITLE = "Sluicegate manual"
 _ESCAPES = {
     "\\": r"\e",
@@ -52,7 +55,11 @@ _FILES = (
         "the home, if neither option, environment nor configuration names one",
     ),
 )
-_ABOUT_FILE = f"""
+ABOUT_FINDINGS = """
+A check reports findings. A finding has a stable code, which never gets another meaning. An error
+needs a person and gives exit code 3. A warning should be read. A note is information.
+"""
+ABOUT_FILE = f"""
 `{config.FILE_NAME}` names the targets and streams of an installation, so that commands take names
 instead of paths. It is a TOML file in UTF-8. An unknown key or a wrong type is an error.
 
@@ -62,6 +69,28 @@ the file.
 
 `sluicegate init` writes a file that shows every key in a comment.
 """
+TABLES = (
+    ("General keys", "", "These keys stand before the first table.", config.GENERAL),
+    (
+        "Maintain",
+        "[maintain]",
+        "The table `[maintain]` says what `sluicegate maintain` keeps and does.",
+        config.MAINTAIN,
+    ),
+    (
+        "Targets",
+        "[targets.orders]",
+        "A table `[targets.NAME]` names one Spark checkpoint or offset store.",
+        config.TARGET,
+    ),
+    (
+        "Streams",
+        "[streams.clicks]",
+        "A table `[streams.NAME]` describes a gated stream.",
+        config.STREAM,
+    ),
+)
+"""The tables of the configuration: title, how one begins in the file, what it is, its keys."""
 
 
 def pages(root: Command) -> dict[str, str]:
@@ -69,6 +98,7 @@ def pages(root: Command) -> dict[str, str]:
     made = {
         f"man1/{PROGRAM}.1": _overview(root),
         f"man5/{config.FILE_NAME}.5": _configuration(),
+        f"man7/{FINDINGS}.7": findings_page(rules()),
     }
     for group in (command for command in root.walk() if command.is_group):
         for command in (inner for inner in group.below if not inner.is_group):
@@ -83,14 +113,19 @@ def page_name(command: Command) -> str:
 
 def example_file() -> str:
     """A short configuration, made of the first key of every table."""
-    tables = (
-        ("", config.GENERAL),
-        ("[maintain]", config.MAINTAIN),
-        ("[targets.orders]", config.TARGET),
-        ("[streams.clicks]", config.STREAM),
-    )
-    parts = (f"{heading}\n{keys[0].name} = {keys[0].example}\n" for heading, keys in tables)
+    parts = (f"{head}\n{keys[0].name} = {keys[0].example}\n" for _, head, _, keys in TABLES)
     return "\n".join(parts).lstrip()
+
+
+def findings_page(known: Iterable[Rule]) -> str:
+    """Every finding code: how bad it is, and what it means."""
+    entries = ((r.code, f"{r.severity.value}: {r.title}. {r.explanation}") for r in known)
+    return _page(
+        (FINDINGS, 7, "finding codes of Sluicegate"),
+        ["DESCRIPTION", *_paragraphs(ABOUT_FINDINGS)],
+        ["CODES", *_entries(entries)],
+        ["SEE ALSO", *_see_also([(PROGRAM, 1), (f"{PROGRAM}-checkpoint-verify", 1)])],
+    )
 
 
 def _overview(root: Command) -> str:
@@ -103,7 +138,7 @@ def _overview(root: Command) -> str:
         ["ENVIRONMENT", *_entries(_ENVIRONMENT)],
         ["FILES", *_entries(_FILES)],
         ["EXIT STATUS", *_exit_status()],
-        ["SEE ALSO", *_see_also([(config.FILE_NAME, 5)])],
+        ["SEE ALSO", *_see_also([(config.FILE_NAME, 5), (FINDINGS, 7)])],
     )
 
 
@@ -115,10 +150,7 @@ def _command(command: Command, group: Command) -> str:
         [rf"\fB{_escape(words)}\fR [\fIOPTIONS\fR]", *(_usage(a) for a in command.arguments)]
     )
     arguments = ((_italic(a.metavar), a.help) for a in command.arguments)
-    findings = (
-        (rule.code, f"{rule.severity.value}: {rule.title}. {rule.explanation}")
-        for rule in command.rules
-    )
+    others = [(PROGRAM, 1), *related, (config.FILE_NAME, 5)]
     return _page(
         (page_name(command), 1, command.summary),
         ["SYNOPSIS", synopsis],
@@ -126,32 +158,24 @@ def _command(command: Command, group: Command) -> str:
         ["ARGUMENTS", *(line for tag, text in arguments for line in _entry(tag, text))],
         ["OPTIONS", *_options(command.options)],
         ["EXAMPLES", *(line for e in command.examples for line in _example(e.what, e.line))],
-        ["FINDINGS", *_entries(findings)],
+        ["FINDINGS", *_codes(command.rules)],
         ["EXIT STATUS", *_exit_status()],
-        ["SEE ALSO", *_see_also([(PROGRAM, 1), *related, (config.FILE_NAME, 5)])],
+        ["SEE ALSO", *_see_also([*others, *([(FINDINGS, 7)] if command.rules else [])])],
     )
+
+
+def _codes(reported: Iterable[Rule]) -> list[str]:
+    """The codes that a command can report; their page explains them."""
+    codes = ", ".join(f"`{rule.code}`" for rule in reported)
+    text = f"{codes}. {FINDINGS}(7) explains every code."
+    return _paragraphs(text) if codes else []
 
 
 def _configuration() -> str:
     return _page(
         (config.FILE_NAME, 5, "configuration of Sluicegate"),
-        ["DESCRIPTION", *_paragraphs(_ABOUT_FILE)],
-        ["GENERAL KEYS", *_keys(config.GENERAL)],
-        [
-            "MAINTAIN",
-            *_paragraphs("The table `[maintain]` says what `sluicegate maintain` keeps and does."),
-            *_keys(config.MAINTAIN),
-        ],
-        [
-            "TARGETS",
-            *_paragraphs("A table `[targets.NAME]` names one Spark checkpoint or offset store."),
-            *_keys(config.TARGET),
-        ],
-        [
-            "STREAMS",
-            *_paragraphs("A table `[streams.NAME]` describes a gated stream."),
-            *_keys(config.STREAM),
-        ],
+        ["DESCRIPTION", *_paragraphs(ABOUT_FILE)],
+        *([title.upper(), *_paragraphs(text), *_keys(keys)] for title, _, text, keys in TABLES),
         ["EXAMPLE", *_literal(example_file())],
         ["SEE ALSO", *_see_also([(PROGRAM, 1)])],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,14 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from generate import man, pages
+from generate import man
 from generate.completions.bash import bash
 from generate.completions.fish import fish
 from generate.completions.zsh import zsh
 from generate.tree import Argument, Command, Example, Option, read_tree
 
 from sluicegate.config import parse_config
-from sluicegate.findings import Rule, Severity
+from sluicegate.findings import Rule, Severity, rules
 from sluicegate_cli import table
 from sluicegate_cli.shell import load_command
 from tests.docs.shells import FILES, SHELLS, need, press_tab
@@ -135,15 +136,12 @@ def test_nothing_is_stale(seed: str) -> None:
 
 def test_generator_notices_and_mends(tmp_path: Path) -> None:
     generator = shutil.copytree(ROOT / "docs/generate", tmp_path / "docs/generate")
-    readme = tmp_path / "README.md"
-    readme.write_text(f"a\n{pages.BEGIN}\nold\n{pages.END}\nb\n")
     assert run(sys.executable, generator).returncode == 0
     assert run(sys.executable, generator, "--check").returncode == 0
-    assert "old" not in readme.read_text()
-    assert "| 0 | done" in readme.read_text()
 
     (tmp_path / "completions/_sluicegate").write_text("changed")
     (tmp_path / "docs/reference/findings.md").unlink()
+    (tmp_path / "docs/reference/gone.md").touch()
     (tmp_path / "man/man1/sluicegate-gone.1").touch()
     for _ in range(2):
         done = run(sys.executable, generator, "--check")
@@ -151,14 +149,11 @@ def test_generator_notices_and_mends(tmp_path: Path) -> None:
         assert done.stdout.splitlines() == [
             "stale: completions/_sluicegate",
             "stale: docs/reference/findings.md",
+            "stale: docs/reference/gone.md",
             "stale: man/man1/sluicegate-gone.1",
         ]
     assert run(sys.executable, generator).returncode == 0
     assert run(sys.executable, generator, "--check").returncode == 0
-
-
-def test_text_without_markers_stays() -> None:
-    assert pages.with_exit_codes("a\n") == "a\n"
 
 
 @pytest.mark.parametrize("path", table.COMMANDS)
@@ -210,19 +205,40 @@ def test_groff_warns_about_no_page() -> None:
         assert (done.stdout, done.stderr, done.returncode) == ("", "", 0), page
 
 
-def test_man_page_shows_every_character(tmp_path: Path) -> None:
-    page = tmp_path / "page.1"
-    page.write_text(man.pages(SAMPLE)["man1/sluicegate-show.1"])
+def shown_by_groff(text: str, page: Path) -> str:
+    page.write_text(text)
     done = run(need("groff"), "-man", "-Tutf8", "-ww", "-P-cbou", page)
     assert done.stderr == ""
-    shown = " ".join(done.stdout.replace("−", "-").split())
+    return " ".join(done.stdout.replace("−", "-").split())
+
+
+def test_man_page_shows_every_character(tmp_path: Path) -> None:
+    shown = shown_by_groff(man.pages(SAMPLE)["man1/sluicegate-show.1"], tmp_path / "page.1")
     # In running text, what stands between backticks is shown in bold instead.
     expected = NASTY.replace("`e`", "e")
-    # Three arguments, four options, the description, the finding's title and its explanation.
-    assert shown.count(expected) == 10
+    # Three arguments, four options and the description.
+    assert shown.count(expected) == 8
     assert f".{expected}" in shown
-    assert f".so {expected}" in shown
     assert "'tis" in shown
+    assert "SG-TEST-NASTY. sluicegate-findings(7) explains every code." in shown
+    findings = shown_by_groff(man.findings_page([_RULE]), tmp_path / "page.7")
+    assert findings.count(expected) == 2
+    assert f".so {expected}" in findings
+
+
+def test_findings_are_explained_on_one_page(tree: Command) -> None:
+    """The pages of commands only name the codes."""
+    entry = re.compile(r"^\.TP\n\\fB(SG\\-\S+)\\fR$", re.MULTILINE)
+    found = {path.name: entry.findall(path.read_text()) for path in (ROOT / "man").rglob("*.?")}
+    known = [rule.code.replace("-", r"\-") for rule in rules()]
+    assert found.pop("sluicegate-findings.7") == known
+    assert not any(found.values())
+
+
+def test_every_key_is_on_the_page_of_the_configuration() -> None:
+    page = (ROOT / "docs/reference/config.md").read_text()
+    for _, _, _, keys in man.TABLES:
+        assert all(f"| `{key.name}` |" in page for key in keys)
 
 
 def test_example_configuration_is_valid() -> None:
