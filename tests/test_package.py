@@ -79,5 +79,6 @@ def test_the_sdist_holds_what_is_needed_to_test_it(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"pyproject.toml", "README.md", "Makefile", "tests/test_package.py"} <= names
+    needed = {"pyproject.toml", "README.md", "ARCHITECTURE.md", "Makefile", "tests/test_package.py"}
+    assert needed <= names
     assert not {name for name in names if name.startswith((".venv", "build/"))}
