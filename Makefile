@@ -12,14 +12,14 @@ READY = $(VENV)/ready
 help:
 	@echo "make demo    show what it does, on this machine"
 	@echo "make test    run all tests"
-	@echo "make check   lint, format, types, layers"
+	@echo "make check   lint, format, types, layers, subjects of commits"
 	@echo "make lab     what takes longer, in parts: PART=verdicts, repairs, exactly-once, oracle, net;"
 	@echo "             without one it lists them; SPARK=3.5.9 for another version"
 	@echo "make mutants   seeded defects, each of which the tests must catch"
 	@echo "make coverage  run all tests and compare the lines they reach with those recorded"
 	@echo "make journeys  count the files and functions that a command goes through"
 	@echo "make bench   measure against peers (BENCH=name for one)"
-	@echo "make docs    write completions, man pages and generated pages anew"
+	@echo "make docs    write completions, man pages and docs/reference"
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; set PYTHON=…")'
@@ -38,7 +38,7 @@ check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest --quiet tests/test_layers.py
+	$(BIN)/pytest --quiet tests/test_layers.py tests/test_commits.py
 
 lab: $(READY)
 	$(BIN)/python -m tests.lab $(PART) $(if $(SPARK),--spark $(SPARK))
