@@ -19,7 +19,6 @@ class Scene:
     now: str
     made: Change
     before: Mapping[str, Change] = field(default_factory=dict)
-    page: str = "README.md"
 
 
 def _crashed(world: World) -> None:
@@ -39,17 +38,24 @@ def _afternoon(world: World) -> None:
     world.clicks("2026-11-16T13:30:05Z").end()
 
 
+def _stopped(world: World) -> None:
+    world.orders("agg-hdfs", "2026-11-16T12:21:07Z")
+
+
 def _moving(world: World) -> None:
     world.orders("agg-hdfs", "2026-11-16T12:21:07Z")
     world.billing("2026-11-16T13:40:00Z")
 
 
 def _morning(world: World) -> None:
-    """Somebody's clean-up removed a file of the output; the stream is sound."""
+    """A clean-up job removed a file of the output."""
     checkpoint = world.orders("agg-hdfs", "2026-11-15T21:40:07Z", 2400)
     entry = (checkpoint.parent / "out/_spark_metadata/12").read_text()
     name = entry.partition("/out/")[2].partition('"')[0]
     (checkpoint.parent / "out" / name).unlink()
+
+
+def _night(world: World) -> None:
     world.clicks("2026-11-15T21:30:05Z", 5400).end()
 
 
@@ -71,6 +77,7 @@ def _not_begun(world: World) -> None:
 def _named(world: World) -> None:
     """Only what the section names."""
     world.orders("agg-hdfs", "2026-11-16T12:21:07Z")
+    world.place("/srv/metrics").mkdir()
     text = (world.work / "sluicegate.toml").read_text()
     only = text.partition("[targets.billing]")[0].partition("[targets.orders]")
     (world.work / "sluicegate.toml").write_text("".join(only[1:]))
@@ -91,25 +98,50 @@ def _seal(world: World) -> None:
     world.job.seal()
 
 
+_AFTERNOON = "2026-11-16T14:40:00Z"
 SCENES = {
-    "It will not start after a crash": Scene("2026-11-16T03:14:00Z", _crashed),
-    "Replay from 14:00": Scene("2026-11-16T14:40:00Z", _afternoon),
-    "Move the checkpoint": Scene("2026-11-16T14:40:00Z", _moving),
-    "Did last night lose data?": Scene("2026-11-16T07:10:00Z", _morning),
-    "A change that somebody else must approve": Scene("2026-11-16T14:40:00Z", _approval),
-    "Scale out": Scene("2026-11-16T14:40:00Z", _growing, {"sluicegate checkpoint list": _seal}),
-    "Run a gated stream": Scene("2026-11-16T14:40:00Z", _not_begun),
-    "Name what you run": Scene("2026-11-16T14:40:00Z", _named),
-    "Was this message counted twice?": Scene(
-        "2026-11-16T14:40:00Z", _sent_again, page="docs/guide/gated-streams.md"
+    ("README.md", "A checkpoint that will not start"): Scene("2026-11-16T03:14:00Z", _crashed),
+    ("README.md", "Replay from 14:00"): Scene(_AFTERNOON, _afternoon),
+    ("README.md", "Gated streams"): Scene(_AFTERNOON, _not_begun),
+    ("README.md", "Day to day"): Scene(_AFTERNOON, _named),
+    ("docs/guide/approvals.md", "A change that another person must approve"): Scene(
+        _AFTERNOON, _approval
     ),
-    "A consumer has to read again from an earlier position": Scene(
-        "2026-11-16T14:40:00Z", _approval, page="docs/guide/offset-stores.md"
+    ("docs/guide/checkpoints.md", "It will not start after a crash"): Scene(
+        "2026-11-16T03:14:00Z", _crashed
     ),
-    "Who holds the lock?": Scene("2026-11-16T14:40:00Z", _held, page="docs/guide/offset-stores.md"),
+    ("docs/guide/checkpoints.md", "Roll back to an earlier time"): Scene(_AFTERNOON, _stopped),
+    ("docs/guide/checkpoints.md", "Move the checkpoint"): Scene(_AFTERNOON, _moving),
+    ("docs/guide/checkpoints.md", "Did a job lose data?"): Scene("2026-11-16T07:10:00Z", _morning),
+    ("docs/guide/gated-streams.md", "Process again from an earlier time"): Scene(
+        _AFTERNOON, _sent_again
+    ),
+    ("docs/guide/gated-streams.md", "Did the stream lose data?"): Scene(
+        "2026-11-16T07:10:00Z", _night
+    ),
+    ("docs/guide/gated-streams.md", "The dedup log"): Scene(_AFTERNOON, _sent_again),
+    ("docs/guide/maintenance.md", "Name your targets"): Scene(_AFTERNOON, _named),
+    ("docs/guide/offset-stores.md", "Read again from an earlier position"): Scene(
+        _AFTERNOON, _approval
+    ),
+    ("docs/guide/offset-stores.md", "Who holds the lock?"): Scene(_AFTERNOON, _held),
+    ("docs/guide/shards.md", "Scale out"): Scene(
+        _AFTERNOON, _growing, {"sluicegate checkpoint list": _seal}
+    ),
 }
+"""By page and heading."""
 NOT_PLAYED = {
-    "README.md": {"Sluicegate", "Set up", "Unattended", "Install"},
+    "README.md": {"Sluicegate", "Install", "Two minutes with the demo"},
+    "docs/guide/checkpoints.md": {"Spark checkpoints", "Start any Spark job"},
+    "docs/guide/gated-streams.md": {"Describe, begin and run a stream"},
+    "docs/guide/maintenance.md": {"Set up", "Output for people and programs", "Run it unattended"},
     "docs/guide/shards.md": {"Shards", "Assignments of other systems"},
 }
 """Parts that only name commands, and do not say what they print."""
+FOR_GOOD = {
+    ("README.md", "Gated streams"),
+    ("README.md", "Day to day"),
+    ("docs/guide/checkpoints.md", "Move the checkpoint"),
+    ("docs/guide/gated-streams.md", "The dedup log"),
+}
+"""Stories that begin something, or keep what cannot be undone."""

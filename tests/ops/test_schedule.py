@@ -14,7 +14,7 @@ from sluicegate.config import load_config
 from sluicegate.ops.setup import Installation, commented, cron_line, service_unit, timer_unit
 from tests.conftest import Sg
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 SAMPLE = Installation(
     Path("/usr/local/bin/sluicegate"),
     Path("/srv/streams/sluicegate.toml"),
@@ -73,8 +73,9 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_the_readme_shows_the_same() -> None:
-    text = README.read_text()
+def test_the_pages_show_the_same() -> None:
+    assert f"\n{cron_line(SAMPLE)}\n" in (ROOT / "README.md").read_text()
+    text = (ROOT / "docs/guide/maintenance.md").read_text()
     assert f"\n{cron_line(SAMPLE)}\n" in text
     assert service_unit(SAMPLE) in text
     assert timer_unit() in text
