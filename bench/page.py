@@ -13,9 +13,9 @@ from harness import Row
 
 _INTRODUCTION = """# Benchmarks
 
-Ours and a peer, measured in turns in one run, so that a slow machine is slow for both. The ratio is
-what counts; the bar is what we hold ourselves to. `make bench` measures everything and writes this
-page, `make bench BENCH=dedup` one section of it.
+Sluicegate and a peer, measured in turns in one run, so that a slow machine is slow for both. The
+ratio counts; the bar is the limit that it must keep. `make bench` measures everything and writes
+this page, `make bench BENCH=dedup` one section of it.
 """
 _HEAD = "| compared | ours | peer | ratio | bar | met |\n|---|--:|--:|--:|--:|---|"
 

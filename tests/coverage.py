@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "results" / "coverage.md"
 TOLERANCE = 0.2
 HEAD = """# Line coverage
 
-The lines of `core/` and `cli/` that `make test` reaches, processes that the tests start included.
+The lines of `core/` and `cli/` that `make test` reaches, also in processes that the tests start.
 `make coverage` measures it and fails if the share of `core/` falls; `python -m tests.coverage
 --record` writes this page.
 

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from sluicegate_cli import table
-from tests.docs.tour import Step, Story, agree, rewritten, run, stories, write
+from tests.docs.tour import PAGES, Step, Story, agree, rewritten, run, stories, write
 from tests.docs.tour_scenes import FOR_GOOD, NOT_PLAYED, SCENES, Scene
 from tests.docs.tour_world import ROOT, World, world
 
 WRITES = os.environ.get("SG_TOUR") == "write"
-PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")))
 
 
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")

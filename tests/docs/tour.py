@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pexpect
 
-from tests.docs.tour_world import World, seconds
+from tests.docs.tour_world import ROOT, World, seconds
 
+PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")))
 PROMPT = "$ "
 COLUMNS = 100
 QUESTION = "Proceed? [y/N] "

@@ -30,10 +30,10 @@ _VERDICTS = (0, 3, 10, 11, 12, 14)
 _COSTS = re.compile(r"would skip|twice|begins? anew|(?<!nothing )(are|is) lost")
 HEAD = """# Oracle: `sg` against Spark
 
-Healthy checkpoints of every kind are damaged mechanically, one way at a time. `sg checkpoint
-verify` gives its verdict, real Spark restarts the query twice on the damaged files, and then on
-what each repair leaves; its output is compared with that of a run that nobody interrupted. Spark is
-right by definition. `make lab PART=oracle` makes this page.
+The lab damages healthy checkpoints of every kind, one way at a time. `sg checkpoint verify` gives
+its verdict. Real Spark restarts the query twice on the damaged files, and then on the result of
+each repair. The lab compares the output with that of a run without interruption. Spark is right by
+definition. `make lab PART=oracle` makes this page.
 
 - *missed failure*: Spark does not start, and `verify --read-data` finds no error
 - *missed wrong output*: Spark starts and loses or duplicates rows, and no error was found
