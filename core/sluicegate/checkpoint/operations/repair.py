@@ -180,7 +180,7 @@ def _left(found: list[Diagnosis]) -> Iterator[Choice]:
             about = each.finding.code
             yield from (replace(choice, about=about) for choice in each.choices)
             if not each.choices:
-                yield Choice(about, each.finding.detail, "", "see docs/findings.md")
+                yield Choice(about, each.finding.detail, "", "see docs/reference/findings.md")
 
 
 def _diagnosis(case: Case, finding: Finding) -> Diagnosis:
