@@ -1,8 +1,8 @@
 """Every way Sluicegate can fail: exit code, meaning and default hint sit on the class.
 
-The command line, `--help`, the man pages and the README all take the exit codes from here. Raise
-the most specific class; say in `message` what happened and to what, and in `hint` the next command
-to type when it is known better than the class knows it.
+The command line, the man pages and docs/reference/exit-codes.md take the exit codes from here.
+Raise the most specific class; say in `message` what happened and to what, and in `hint` the next
+command to type when it is known better than the class knows it.
 """
 
 from __future__ import annotations
