@@ -4,8 +4,8 @@
     python bench/journey.py --table [FILE]
 
 A switch is a call into another file than the call before it. Counting begins when the command's own
-`run` is called; constructors, comprehensions and lambdas do not count, nor do the files of
-`_EVERYWHERE`, which everything uses. `--switches` prints every switch. `--table` measures some
+`run` is called; constructors, comprehensions and lambdas do not count, nor what a module does while
+it is imported, nor the files of `_EVERYWHERE`, which everything uses. `--switches` prints every switch. `--table` measures some
 journeys on small targets of tests/formats and writes them to docs/results/journeys.md.
 
 Depends on `sluicegate_cli.shell.run` and the names of the package directories only, so that the
@@ -52,14 +52,17 @@ class Tracer:
     """Python's profile function, which sees every call of the main thread."""
 
     began: bool = False
+    importing: int = 0
     file: str | None = None
     functions: set[tuple[str, str]] = field(default_factory=set)
     switches: list[tuple[str, str]] = field(default_factory=list)
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event != "call":
-            return
         name = frame.f_code.co_name
+        if name == "<module>":
+            self.importing += {"call": 1, "return": -1}.get(event, 0)
+        if event != "call" or self.importing:
+            return
         file = _file_of(frame.f_code.co_filename)
         if file is None:
             return
