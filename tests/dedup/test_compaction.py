@@ -17,8 +17,7 @@ from sluicegate.process import myself
 from sluicegate.storage.blobs import BlobDamaged, Ref
 from sluicegate.stream.dedup_log import ledger_at
 from sluicegate.stream.gc import sweep
-from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.operations.changes import COMPACT, DEDUP, StreamChange
+from sluicegate.stream.journal import StreamJournal, operation_class
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
@@ -29,7 +28,7 @@ from tests.stream.streams import NAME
 
 REPOSITORY = Path(__file__).parents[2]
 
-COMMANDS = {COMPACT: ("state", "compact"), DEDUP: ("dedup", "compact")}
+COMMANDS = {"compact": ("state", "compact"), "compact-dedup": ("dedup", "compact")}
 both = pytest.mark.parametrize("operation", COMMANDS)
 
 
@@ -78,7 +77,7 @@ def be_a_job(home: str) -> None:
 
 def content(stream: Stream, operation: str) -> tuple[Ref, ...]:
     head = stream.chain.head()
-    return (head.state if operation == COMPACT else head.dedup).refs
+    return (head.state if operation == "compact" else head.dedup).refs
 
 
 def sound(stream: Stream) -> None:
@@ -141,7 +140,7 @@ class TestSavedPlans:
         # The stamps of this source have no age: all of them are old.
         known = stream.chain.head().sequence + 1
         with running_job(stream) as job:
-            self.saved(sg, DEDUP, "--retain", "1d")
+            self.saved(sg, "compact-dedup", "--retain", "1d")
             job.seal(2)
             assert sg("apply", "plan.json", "--yes").returncode == 0
             assert stream.chain.head().details["given_up"] == known
@@ -151,15 +150,17 @@ class TestSavedPlans:
         sound(stream)
 
     def test_the_plan_names_its_inputs(self, sg: Sg, stream: Stream, tmp_path: Path) -> None:
-        self.saved(sg, DEDUP)
+        self.saved(sg, "compact-dedup")
         work = json.loads((tmp_path / "plan.json").read_text())["work"]
-        assert work["inputs"] == [[ref.digest, ref.size] for ref in content(stream, DEDUP)]
+        assert work["inputs"] == [
+            [ref.digest, ref.size] for ref in content(stream, "compact-dedup")
+        ]
 
     @pytest.mark.parametrize("inputs", ["all", [1], [["x"]], [["x", "1"]], [[1, 1]], {}])
     def test_inputs_that_are_none(self, inputs: object) -> None:
-        work = StreamChange(DEDUP).to_work() | {"inputs": inputs}
+        work = streams.operation_of("compact-dedup").to_work() | {"inputs": inputs}
         with pytest.raises(Corrupt):
-            StreamChange.from_work(work)
+            operation_class("compact-dedup").from_work(work)
 
 
 class TestProgress:
@@ -222,7 +223,7 @@ class TestRaces:
     @both
     def test_a_plan_is_made_of_what_is_there(self, tmp_path: Path, operation: str) -> None:
         for stream in interrupted(tmp_path):
-            found = StreamJournal(stream).plan(StreamChange(operation).to_work())
+            found = StreamJournal(stream).propose(streams.operation_of(operation))
             kept = content(stream, operation)
             assert not found.actions or found.work["inputs"] == [[r.digest, r.size] for r in kept]
 
@@ -232,7 +233,7 @@ class TestRaces:
         for stream in interrupted(tmp_path):
             # Planned by another process: what was merged for it is not at hand here.
             other = StreamJournal(streams.opened(Path(stream.uri).parent))
-            plan = other.plan(StreamChange(operation).to_work())
+            plan = other.propose(streams.operation_of(operation))
             try:
                 StreamJournal(stream).apply(plan, Approval(myself()))
                 outcomes.append("done")
@@ -250,4 +251,4 @@ class TestRaces:
     def test_damage_is_damage(self, stream: Stream, operation: str) -> None:
         stream.storage.delete(content(stream, operation)[0].key)
         with pytest.raises(BlobDamaged):
-            StreamJournal(stream).plan(StreamChange(operation).to_work())
+            StreamJournal(stream).propose(streams.operation_of(operation))

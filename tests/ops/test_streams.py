@@ -16,7 +16,6 @@ from sluicegate.locks import LockMode
 from sluicegate.maintenance import Outcome, Steps
 from sluicegate.stream.gc import GRACE
 from sluicegate.stream.maintenance import metrics
-from sluicegate.stream.operations.changes import ROLLBACK
 from sluicegate.stream.output import DATA, Sink, name_of, open_sink
 from sluicegate.stream.snapshot import key_of
 from sluicegate.stream.state import shards_of
@@ -216,14 +215,14 @@ class TestTrash:
                 links.append(sinks.seal(job, sink, DATA))
                 sink.publish(links[-1])
         before = sinks.shown(Path(sink.uri))
-        apply(stream, ROLLBACK, to=links[0].number)
+        apply(stream, "rollback", to=links[0].number)
         with sinks.started(stream, sink):
             pass
         assert len(list((root / "sink/_sluicegate/trash/data").iterdir())) == 2
         # The links below the tip of what was taken back are given up, the tip is not.
         run(root, Maintain(keep=0.0, keep_links=stream.chain.head().number - links[2].number + 1))
         assert len(list((root / "sink/_sluicegate/trash/data").iterdir())) == 2
-        apply(stream, ROLLBACK, to=links[2].number)
+        apply(stream, "rollback", to=links[2].number)
         with sinks.started(stream, sink):
             assert sinks.shown(Path(sink.uri)) == before, "also of links that are not kept"
 
@@ -237,7 +236,7 @@ class TestTrash:
             # The first is published, the second is not, and these were never sealed.
             for nonce in ("a" * 32, "b" * 32):
                 sink.stage(nonce, sinks.write(sink, nonce, {DATA: "never sealed"}))
-        apply(stream, ROLLBACK, to=links[0].number - 1)
+        apply(stream, "rollback", to=links[0].number - 1)
         with sinks.started(stream, sink):
             pass
         own = root / "sink/_sluicegate/trash"

@@ -20,7 +20,6 @@ from sluicegate.maintenance import Budget, Outcome, RunOptions, Steps
 from sluicegate.process import myself
 from sluicegate.storage.syscalls import Calls
 from sluicegate.stream.maintenance import StreamMaintenance
-from sluicegate.stream.operations.changes import ROLLBACK
 from sluicegate.stream.output import DATA, Sink, name_of, open_sink
 from sluicegate.stream.snapshot import Link, key_of
 from sluicegate.stream.stream import Stream
@@ -150,7 +149,9 @@ class Week:
         if self.chance.random() < 0.3:
             head = stream.chain.head()
             with suppress(NothingToDo):
-                apply(stream, ROLLBACK, to=max(head.floor, head.number - self.chance.randrange(9)))
+                apply(
+                    stream, "rollback", to=max(head.floor, head.number - self.chance.randrange(9))
+                )
                 self.rollbacks += 1
 
     def _cron(self) -> None:

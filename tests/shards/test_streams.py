@@ -20,7 +20,6 @@ from sluicegate.storage import ReadOnlyStorage
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.history import changes
 from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.operations.changes import PRUNE, REBALANCE, ROLLBACK, StreamChange
 from sluicegate.stream.operations.rebalance import assignment_at, counts, weights_at
 from sluicegate.stream.snapshot import Kind, Link
 from sluicegate.stream.stream import Stream
@@ -33,6 +32,7 @@ from tests.stream.streams import (
     in_memory,
     make_home,
     opened,
+    operation_of,
     seal,
     state_at,
     work,
@@ -59,7 +59,7 @@ def now(stream: Stream) -> Assignment:
 
 
 def rebalance(stream: Stream, made: RebalancePlan, how: str = "rebalance", note: str = "") -> Entry:
-    return apply(stream, REBALANCE, data=Proposal.of(made, how).to_text(), note=note)
+    return apply(stream, "rebalance", data=Proposal.of(made, how).to_text(), note=note)
 
 
 def join(stream: Stream, *names: str, **options: object) -> Entry:
@@ -132,7 +132,7 @@ def test_undo_of_an_older_one_says_that_it_takes_back_later_ones(stream: Stream)
 
 def test_undo_of_what_is_pruned(stream: Stream) -> None:
     done = join(stream, "a")
-    apply(stream, PRUNE, to=stream.chain.head().number)
+    apply(stream, "prune", to=stream.chain.head().number)
     with pytest.raises(NothingToUndo, match="not kept any more"):
         StreamJournal(stream).plan_undo(done.id)
 
@@ -141,14 +141,14 @@ def test_a_rollback_keeps_the_newest_assignment(stream: Stream) -> None:
     back = stream.chain.head().number - 1
     join(stream, "a", "b")
     before = now(stream)
-    apply(stream, ROLLBACK, to=back)
+    apply(stream, "rollback", to=back)
     assert now(stream) == before, "the version never goes back"
 
 
 def test_a_plan_depends_on_version_and_generation_and_nothing_else(stream: Stream) -> None:
     join(stream, "a")
     journal = StreamJournal(stream)
-    change = StreamChange(REBALANCE, data=_joining(stream, "b"))
+    change = operation_of("rebalance", data=_joining(stream, "b"))
     made = journal.plan(change.to_work())
     assert [each.what for each in made.preconditions] == [
         "the stream",
@@ -160,8 +160,8 @@ def test_a_plan_depends_on_version_and_generation_and_nothing_else(stream: Strea
     join(stream, "c")
     with pytest.raises(Drifted, match="version of the assignment was 1, is 2"):
         journal.apply(made, Approval(myself()))
-    fresh = journal.plan(StreamChange(REBALANCE, data=_joining(stream, "b")).to_work())
-    apply(stream, ROLLBACK, to=1)
+    fresh = journal.propose(operation_of("rebalance", data=_joining(stream, "b")))
+    apply(stream, "rollback", to=1)
     with pytest.raises(Drifted, match="generation was 1, is 2"):
         journal.apply(fresh, Approval(myself()))
 
@@ -185,7 +185,7 @@ def test_nothing_to_do_appends_nothing(stream: Stream) -> None:
         membership.leave(now(stream), ["z"], idempotent=True),
     ):
         assert made.after.is_same_map(now(stream)), "not an empty one"
-        work_ = StreamChange(REBALANCE, data=Proposal.of(made, "join").to_text()).to_work()
+        work_ = operation_of("rebalance", data=Proposal.of(made, "join").to_text()).to_work()
         assert journal.plan(work_).actions == ()
 
 
@@ -297,13 +297,13 @@ def test_what_is_no_proposal(text: str | None) -> None:
 def test_a_plan_for_another_number_of_shards_is_refused(stream: Stream) -> None:
     text = Proposal(from_names(["a"])).to_text()
     with pytest.raises(Corrupt, match="assigns 1 shards"):
-        StreamJournal(stream).plan(StreamChange(REBALANCE, data=text).to_work())
+        StreamJournal(stream).propose(operation_of("rebalance", data=text))
 
 
 def test_planning_writes_nothing(tmp_path: Path) -> None:
     made = begun(tmp_path / "home", epochs=1)
     looking = Stream(ReadOnlyStorage(made.storage), None, made.name)
-    change = StreamChange(REBALANCE, data=_joining(made, "a"))
+    change = operation_of("rebalance", data=_joining(made, "a"))
     assert StreamJournal(looking).plan(change.to_work()).actions
 
 

@@ -32,8 +32,8 @@ from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.history import content_of, sound_links
 from sluicegate.stream.home import MARKER
-from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.operations.changes import StreamChange
+from sluicegate.stream.journal import StreamJournal, operation_class
+from sluicegate.stream.operations.base import StreamOperation
 from sluicegate.stream.snapshot import Kind, Link, Manifest, extended
 from sluicegate.stream.state import shards_of, state_backend
 from sluicegate.stream.stream import Stream
@@ -200,10 +200,16 @@ def _read_state(stream: Stream, refs: Sequence[Ref]) -> State:
     return {row["key"]: (row["n"], row["sum"]) for row in rows}
 
 
+def operation_of(operation: str, **values: object) -> StreamOperation:
+    """An operation by the name that plans keep."""
+    found: StreamOperation = operation_class(operation)(**values)
+    return found
+
+
 def apply(stream: Stream, operation: str, *, reason: str = "a test", **change: object) -> Entry:
     """Plan a change and apply it, as a command does."""
     journal = StreamJournal(stream)
-    plan = journal.plan(StreamChange(operation, **change).to_work())  # type: ignore[arg-type]
+    plan = journal.propose(operation_of(operation, **change))
     if not plan.actions:
         raise NothingToDo(plan.title)
     return journal.apply(plan, Approval(myself(), reason))

@@ -21,7 +21,6 @@ from sluicegate.errors import Corrupt, NotFound
 from sluicegate.storage import LocalStorage
 from sluicegate.stream import gc
 from sluicegate.stream.append import RebalanceDraft, Signature
-from sluicegate.stream.operations.changes import DEDUP
 from sluicegate.stream.snapshot import MAX_DELTAS, Link, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.transactions import recover
@@ -234,7 +233,7 @@ ACTS = {
     "a reset": Act([epochs(3)], lambda s: apply(s, "reset", positions=at(3)), dedup=True),
     "a rebalance": Act([epochs(2)], rebalanced),
     "a seal that folds the dedup log": Act([epochs(MAX_DELTAS), pruned], sealed, dedup=True),
-    "a compact of the dedup log": Act([epochs(3)], lambda s: apply(s, DEDUP), dedup=True),
+    "a compact of the dedup log": Act([epochs(3)], lambda s: apply(s, "compact-dedup"), dedup=True),
     "a compact": Act([epochs(3)], lambda s: apply(s, "compact")),
     "a prune": Act([epochs(4)], lambda s: apply(s, "prune", to=3)),
     "a prune with orphans": Act([epochs(2), with_orphans], lambda s: apply(s, "prune", to=2)),

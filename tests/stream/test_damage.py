@@ -34,7 +34,6 @@ from sluicegate.stream.gc import sweep
 from sluicegate.stream.history import CannotGoBack
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations import repair
-from sluicegate.stream.operations.changes import StreamChange
 from sluicegate.stream.snapshot import (
     ChainDamaged,
     ChainShort,
@@ -297,7 +296,7 @@ def clear_the_way(lab: Lab) -> list[Finding]:
 
 def planned(lab: Lab, *, read_data: bool = False) -> Plan:
     journal = StreamJournal(lab.stream(read_only=True))
-    return journal.plan(StreamChange("repair", read_data=read_data).to_work())
+    return journal.propose(streams.operation_of("repair", read_data=read_data))
 
 
 def applied(lab: Lab, plan: Plan) -> Link:
@@ -936,7 +935,7 @@ def _load_everything(home: Path) -> None:
         stream = open_stream(str(copy), read_only=False)
         streams.work(stream, 1)
         verify(stream, Reading())
-        StreamJournal(stream).plan(StreamChange("repair", read_data=True).to_work())
+        StreamJournal(stream).propose(streams.operation_of("repair", read_data=True))
 
 
 def _without_permission(path: Path, *, must_refuse: bool) -> None:
@@ -950,7 +949,7 @@ def _without_permission(path: Path, *, must_refuse: bool) -> None:
     found = [f for f in verify(stream, Reading()).findings if f.severity is Severity.ERROR]
     assert {f.code for f in found} == {rules.UNREADABLE.code}, (path, found)
     with pytest.raises(StorageFailed, match="nothing is given up before"):
-        StreamJournal(stream).plan(StreamChange("repair", read_data=True).to_work())
+        StreamJournal(stream).propose(streams.operation_of("repair", read_data=True))
     for command in {f.repair for f in found}:
         assert str(path) in command, (path, found)
         subprocess.run(shlex.split(command), check=True)

@@ -51,8 +51,8 @@ from sluicegate.stream.chain import HEAD, Hint
 from sluicegate.stream.gc import Retention
 from sluicegate.stream.history import CannotGoBack, content_of, link_before
 from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.operations.changes import NeedsDedup, StreamChange
 from sluicegate.stream.operations.compact import compact
+from sluicegate.stream.operations.reset import NeedsDedup
 from sluicegate.stream.snapshot import ChainDamaged, ChainShort, HeadDamaged, Kind, Link, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.transactions import Schedule, recover
@@ -75,6 +75,7 @@ from tests.stream.streams import (
     make_home,
     offsets_of,
     opened,
+    operation_of,
     seal,
     work,
 )
@@ -909,7 +910,7 @@ class TestJournal:
         return StreamJournal(stream)
 
     def plan(self, journal: StreamJournal, operation: str, **change: Any) -> Plan:
-        return journal.plan(StreamChange(operation, **change).to_work())
+        return journal.propose(operation_of(operation, **change))
 
     def test_rollback_restores_everything_at_a_new_generation(
         self, stream: Stream, journal: StreamJournal

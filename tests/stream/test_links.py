@@ -27,7 +27,6 @@ from sluicegate.stream import chain as hints
 from sluicegate.stream import snapshot as links
 from sluicegate.stream.chain import HEAD, Hint, read_hint, write_hint
 from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.operations.changes import StreamChange
 from sluicegate.stream.snapshot import HeadDamaged, Kind, Link, LinkDamaged, Manifest
 from sluicegate.stream.verify import verify
 from sluicegate.stream.writer import Gate
@@ -415,7 +414,7 @@ def test_what_a_newer_release_wrote_is_left_alone(tmp_path: Path, which: str) ->
     with pytest.raises(UnsupportedFormat):
         verify(stream)
     with pytest.raises(UnsupportedFormat):
-        StreamJournal(stream).plan(StreamChange("repair").to_work())
+        StreamJournal(stream).propose(streams.operation_of("repair"))
     if which != "older":
         with pytest.raises(UnsupportedFormat):
             Gate(stream).head()

@@ -34,7 +34,6 @@ from sluicegate.stream import gc
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.history import CannotGoBack
 from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.operations.changes import StreamChange
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.snapshot import Kind, Link, decode
 from sluicegate.stream.writer import Gate
@@ -47,6 +46,7 @@ from tests.stream.streams import (
     in_memory,
     made,
     opened,
+    operation_of,
     replay,
     seal,
 )
@@ -155,7 +155,7 @@ def operator(worker: Worker) -> None:
         to = worker.chance.randint(head.floor, head.number)
         journal = StreamJournal(worker.stream)
         try:
-            plan = journal.plan(StreamChange("rollback", to=to, force=force).to_work())
+            plan = journal.propose(operation_of("rollback", to=to, force=force))
             if not plan.actions:
                 continue
             # Asked after the plan was made: what came before it was taken into account.

@@ -19,7 +19,6 @@ from sluicegate.process import myself
 from sluicegate.storage import LocalStorage
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.operations.changes import DEDUP, StreamChange
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.transactions import (
     AlreadyAborted,
@@ -33,7 +32,7 @@ from sluicegate.stream.transactions import (
 )
 from sluicegate.stream.writer import Gate
 from tests.conftest import Sg
-from tests.stream.streams import NAME, errors_of, in_memory, make_home, opened
+from tests.stream.streams import NAME, errors_of, in_memory, make_home, opened, operation_of
 from tests.support.faults import Aftermath, cut_points
 
 
@@ -235,7 +234,7 @@ class TestTransactions:
             assert first
             assert second
             coordinator.commit(first, Positions({"orders": {0: 5, 1: 5}}))
-            work = StreamChange("reset", positions=at(3), force=True).to_work()
+            work = operation_of("reset", positions=at(3), force=True).to_work()
             plan = journal.plan(work)
             coordinator.commit(second, Positions({"orders": {0: 8, 1: 9}}))
             journal.apply(plan, Approval(myself()))
@@ -245,14 +244,14 @@ class TestTransactions:
         with consuming(stream) as coordinator:
             consume(coordinator, 0, 1, 2, 3)
         journal = StreamJournal(stream)
-        plan = journal.plan(StreamChange("rollback", to=3).to_work())
+        plan = journal.propose(operation_of("rollback", to=3))
         journal.apply(plan, Approval(myself()))
         with consuming(stream) as coordinator:
             assert (coordinator.positions, coordinator.get("count")) == (at(2), b"2")
             consume(coordinator, 2, 3, 4)
             assert coordinator.get("count") == b"5"
             journal.apply(
-                journal.plan(StreamChange("rollback", to=3, force=True).to_work()),
+                journal.propose(operation_of("rollback", to=3, force=True)),
                 Approval(myself()),
             )
             with pytest.raises(StaleGeneration):
@@ -263,10 +262,8 @@ class TestTransactions:
         with consuming(stream) as coordinator:
             for start in range(0, 60, 20):
                 consume(coordinator, *range(start, start + 20))
-                for operation in (DEDUP, "compact"):
-                    journal.apply(
-                        journal.plan(StreamChange(operation).to_work()), Approval(myself())
-                    )
+                for operation in ("compact-dedup", "compact"):
+                    journal.apply(journal.propose(operation_of(operation)), Approval(myself()))
             consume(coordinator, *range(70))
             assert coordinator.get("count") == b"70"
         assert errors_of(stream) == []

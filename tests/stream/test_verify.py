@@ -24,7 +24,6 @@ from sluicegate.stream.chain import HEAD, Hint, write_hint
 from sluicegate.stream.gc import sweep
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations import repair
-from sluicegate.stream.operations.changes import StreamChange
 from sluicegate.stream.scan import survey
 from sluicegate.stream.snapshot import Kind, Link, has, key_of, merged, shown, spans, without
 from sluicegate.stream.stream import Stream, open_stream
@@ -79,7 +78,7 @@ def test_no_stream(home: Path) -> None:
     with pytest.raises(NotFound):
         verify(streams.opened(home))
     with pytest.raises(NotFound):
-        StreamJournal(streams.opened(home)).plan(StreamChange("repair").to_work())
+        StreamJournal(streams.opened(home)).propose(streams.operation_of("repair"))
 
 
 # Beside a job.
@@ -383,7 +382,7 @@ def test_numbers_that_go_back(home: Path, name: str, after: int) -> None:
     assert min(link.generation - before.generation, link.created_at - before.created_at) > 0
     assert link.epoch >= before.epoch
     assert [f.code for f in verify(stream).findings] == [rules.REPAIRED.code]
-    assert StreamJournal(stream).plan(StreamChange("repair").to_work()).actions == ()
+    assert StreamJournal(stream).propose(streams.operation_of("repair")).actions == ()
     streams.go_on(stream)
 
 

@@ -10,7 +10,7 @@ import typer
 from sluicegate.errors import NotFound
 from sluicegate.legacy import v1
 from sluicegate.stream.operations.begin import begin_from_v1, plan_begin_from_v1
-from sluicegate.stream.operations.changes import IMPORT, StreamChange
+from sluicegate.stream.operations.import_v1 import ImportV1
 from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import ForceOption
 from sluicegate_cli.session import Session
@@ -46,4 +46,4 @@ def run(
         return
     text = b64encode(data).decode("ascii")
     note = f"import at {checkpoint.sequence}"
-    session.carry_out(found.change(StreamChange(IMPORT, data=text, force=force, note=note)))
+    session.carry_out(found.change(ImportV1(data=text, force=force, note=note)))

@@ -8,7 +8,7 @@ import typer
 
 from sluicegate.errors import UsageError
 from sluicegate.stream.gc import Retention
-from sluicegate.stream.operations.changes import PRUNE, StreamChange
+from sluicegate.stream.operations.prune import Prune
 from sluicegate.stream.target import GatedStream
 from sluicegate.units import parse_duration
 from sluicegate_cli.options import AsOption, TargetArgument
@@ -47,4 +47,4 @@ def run(
     floor = Retention(keep or 1, seconds).floor(stream, head)
     said = [f"keep {keep} links"] if keep else []
     said += [f"keep what is younger than {keep_within}"] if keep_within else []
-    session.carry_out(found.change(StreamChange(PRUNE, to=floor, note=" and ".join(said))))
+    session.carry_out(found.change(Prune(to=floor, note=" and ".join(said))))

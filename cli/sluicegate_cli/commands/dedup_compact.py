@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.stream.operations.changes import DEDUP, StreamChange
+from sluicegate.stream.operations.compact_dedup import CompactDedup
 from sluicegate.stream.target import GatedStream
 from sluicegate.units import parse_duration
 from sluicegate_cli.options import AsOption, TargetArgument
@@ -41,5 +41,5 @@ def run(
     session = Session.of(ctx)
     before = time.time() - parse_duration(retain) if retain is not None else None
     note = f"retain {retain}" if retain is not None else ""
-    change = StreamChange(DEDUP, before=before, note=note)
-    session.carry_out(session.open(GatedStream, target, as_).change(change))
+    operation = CompactDedup(before=before, note=note)
+    session.carry_out(session.open(GatedStream, target, as_).change(operation))

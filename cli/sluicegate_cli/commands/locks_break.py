@@ -9,7 +9,7 @@ import typer
 from sluicegate.locks import SUFFIX, FileLock
 from sluicegate.plan import Action, Plan
 from sluicegate.storage import local_root
-from sluicegate.stream.operations.changes import DEPOSE, StreamChange
+from sluicegate.stream.operations.fence import Fence
 from sluicegate.stream.target import GatedStream
 from sluicegate_cli.session import Session
 
@@ -35,7 +35,7 @@ def run(
     """
     session = Session.of(ctx)
     if not lock.endswith(SUFFIX):
-        session.carry_out(session.open(GatedStream, lock).change(StreamChange(DEPOSE)))
+        session.carry_out(session.open(GatedStream, lock).change(Fence()))
         return
     found = FileLock(local_root(lock))
     actions = [Action("clear", lock, f"the note of {holder.who}") for holder in found.leftovers()]

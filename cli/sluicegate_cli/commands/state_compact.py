@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sluicegate.stream.operations.changes import COMPACT, StreamChange
+from sluicegate.stream.operations.compact import CompactState
 from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
@@ -21,4 +21,4 @@ def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None)
     the job itself has merged what the plan names, after 16 epochs at most (exit code 5).
     """
     session = Session.of(ctx)
-    session.carry_out(session.open(GatedStream, target, as_).change(StreamChange(COMPACT)))
+    session.carry_out(session.open(GatedStream, target, as_).change(CompactState()))

@@ -4,45 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from shlex import quote
 from typing import Any
 
-from sluicegate.errors import Corrupt, Drifted
+from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
-from sluicegate.plan import Plan
-from sluicegate.stream import gc
-from sluicegate.stream.append import OvertakingDraft, Signature
-from sluicegate.stream.history import changes, content_of, restorable
-from sluicegate.stream.operations import repair
-from sluicegate.stream.operations.changes import (
-    COMPACT,
-    DEDUP,
-    DEPOSE,
-    IMPORT,
-    PRUNE,
-    REBALANCE,
-    REPAIR,
-    RESET,
-    RESTORE,
-    ROLLBACK,
-    StreamChange,
-    summary,
-)
-from sluicegate.stream.operations.compact import compact
-from sluicegate.stream.operations.import_v1 import content_from_v1
-from sluicegate.stream.operations.plans import Planner, v1_of
+from sluicegate.plan import Plan, Subject
+from sluicegate.stream.append import Signature
+from sluicegate.stream.history import changes
+from sluicegate.stream.operations.base import StreamOperation, Workplace, summary
 from sluicegate.stream.snapshot import Kind, Link
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 from sluicegate.target import Progress, no_progress
 
 KIND = "stream"
-_BESIDE_A_JOB = (COMPACT, DEDUP, RESTORE, PRUNE, DEPOSE, REBALANCE)
-_TITLES = {
-    COMPACT: "merging the state",
-    DEDUP: "merging the dedup log",
-    RESTORE: "restoring the dedup log",
+# By the name that plans keep; imported when one is met, since some need large libraries.
+_OPERATIONS = {
+    "rollback": "rollback.Rollback",
+    "reset": "reset.Reset",
+    "repair": "repair.Repair",
+    "prune": "prune.Prune",
+    "depose": "fence.Fence",
+    "import": "import_v1.ImportV1",
+    "compact": "compact.CompactState",
+    "compact-dedup": "compact_dedup.CompactDedup",
+    "restore-dedup": "compact_dedup.RestoreDedup",
+    "rebalance": "rebalance.Rebalance",
 }
+# Of these kinds of links the inverse is another operation; of all others it is a rollback.
+_INVERSES = {Kind.COMPACT.value: "compact-dedup", Kind.REBALANCE.value: "rebalance"}
+_FORCED = (
+    "Forced: a job that runs is overtaken. It can seal nothing more, and stops at its next epoch."
+)
 _NO_UNDO = {
     Kind.GENESIS: "no: the stream begins with it",
     Kind.CLAIM: "no: start the job again instead",
@@ -50,6 +45,14 @@ _NO_UNDO = {
     Kind.PRUNE: "no: what it gave up is gone",
     Kind.REPAIR: "no: what it replaced was damaged",
 }
+
+
+def operation_class(name: str) -> type[Any]:
+    """The class of an operation, by the name that plans keep."""
+    if name not in _OPERATIONS:
+        raise Corrupt("the plan's work is not that of a gated stream")
+    module, _, found = _OPERATIONS[name].rpartition(".")
+    return getattr(import_module(f"sluicegate.stream.operations.{module}"), found)  # type: ignore[no-any-return]
 
 
 class StreamJournal:
@@ -60,8 +63,9 @@ class StreamJournal:
     ) -> None:
         self._stream = stream
         self._gate = Gate(stream)
-        self._planner = Planner(stream, name)
+        self._name = name
         self._progress = progress
+        self._workplace = Workplace(stream, self._gate)
 
     def history(self) -> list[Entry]:
         head = self._stream.chain.head()
@@ -69,37 +73,63 @@ class StreamJournal:
         undone = undone_by([(_id(each), each.details.get("undoes")) for each in reversed(links)])
         return [_entry(link, undone, head.floor) for link in links]
 
+    def operation(self, work: Mapping[str, Any]) -> StreamOperation:
+        """The operation that a plan's work describes, or `Corrupt`."""
+        found: StreamOperation = operation_class(str(work.get("operation"))).from_work(work)
+        return found
+
     def plan(self, work: Mapping[str, Any]) -> Plan:
-        change = StreamChange.from_work(work)
-        with self._showing_progress(change):
-            return self._planner.plan(change)
+        return self.propose(self.operation(work))
+
+    def propose(self, asked: StreamOperation) -> Plan:
+        """What an operation means for the stream as it is now."""
+        while True:
+            operation = asked.resolved(self._stream)
+            try:
+                with self._showing_progress(operation):
+                    parts = operation.plan(self._workplace)
+                break
+            except Drifted:
+                if operation is asked:
+                    raise
+                # What was to be merged is not there any more; what is now may be.
+        told = parts.consequences
+        if parts.actions:
+            note = [f"Asked for: {operation.note}."] if operation.note else []
+            told = [*note, *told, *([_FORCED] if operation.force else [])]
+        return Plan(
+            title=parts.title,
+            actions=tuple(parts.actions),
+            consequences=tuple(told),
+            preconditions=parts.needs,
+            subject=Subject(KIND, self._stream.uri, self._name, self._identity()),
+            work=operation.to_work() if parts.actions else {},
+        )
+
+    def _identity(self) -> str | None:
+        try:
+            return self._stream.chain.head().stream_id
+        except SluicegateError:
+            return None
 
     @contextmanager
-    def _showing_progress(self, change: StreamChange) -> Iterator[None]:
-        """While a change that can take long is planned or applied: how far it is."""
-        if (title := _TITLES.get(change.operation)) is None:
+    def _showing_progress(self, operation: StreamOperation) -> Iterator[None]:
+        """While an operation that can take long is planned or applied: how far it is."""
+        if operation.progress_title is None:
             yield
             return
-        with self._progress(title) as self._planner.compactions.on_progress:
+        with self._progress(operation.progress_title) as self._workplace.on_progress:
             yield
 
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
         entry = self._undoable(operation)
         number = int(entry.id.rpartition("@")[2])
-        note = f"undo {entry.id}"
-        if entry.kind == Kind.COMPACT.value:
-            change = StreamChange(RESTORE, to=number, note=note, undoes=entry.id)
-        elif entry.kind == Kind.REBALANCE.value:
-            from sluicegate.stream.operations.rebalance import undoing
-
-            change = undoing(self._stream, number, entry.id)
-        else:
-            change = StreamChange(ROLLBACK, to=number - 1, force=force, note=note, undoes=entry.id)
-        return self.plan(change.to_work())
+        inverse = operation_class(_INVERSES.get(entry.kind, "rollback")).inverse
+        return self.propose(inverse(self._stream, number, entry.id, force=force))
 
     def preflight(self, plan: Plan) -> str | None:
-        change = StreamChange.from_work(plan.work)
-        if change.operation in _BESIDE_A_JOB or change.force:
+        operation = self.operation(plan.work)
+        if operation.beside_a_job or operation.force:
             return None
         try:
             self._gate.refuse_living(self._stream.chain.head())
@@ -113,77 +143,25 @@ class StreamJournal:
             self._gate.head()
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
-        change = StreamChange.from_work(plan.work)
-        base = None if change.operation == REPAIR else self._gate.head()
-        fresh = self.plan(plan.work)
+        operation, at = self.operation(plan.work), self._workplace
+        # Of a chain that is damaged, the head need not be readable.
+        at.base = None if operation.on_damage else self._gate.head()
+        fresh = self.propose(operation)
         check_drift(plan, fresh)
-        if base and not change.force and change.operation in (ROLLBACK, RESET, IMPORT):
-            self._gate.refuse_living(base)
-        with self._showing_progress(change):
-            link = self._append(change, fresh, base, approval)
-        return _entry(link, {})
-
-    def _append(
-        self, change: StreamChange, plan: Plan, base: Link | None, approval: Approval
-    ) -> Link:
-        signature = Signature(by=approval.by, reason=approval.reason)
+        if at.base and not operation.force and not operation.beside_a_job:
+            self._gate.refuse_living(at.base)
         details = {
-            "summary": summary(list(plan.actions), change.note) or _aim(change),
-            "undoes": change.undoes,
+            "summary": summary(list(fresh.actions), operation.note) or operation.aim,
+            "undoes": operation.undoes,
             "plan_digest": approval.plan_digest,
             "planned_by": approval.planned_by,
         }
-        if change.operation == REPAIR:
-            diagnosis = repair.diagnose(self._stream, read_data=change.read_data)
-            details["summary"] = _repair_summary(diagnosis)
-            if not diagnosis.needs_link:
-                gc.sweep(self._stream)
-                return self._stream.chain.head()
-            return repair.repair(self._gate, diagnosis, signature, details)
-        assert base
-        # Imported here: only the dedup log needs its libraries.
-        from sluicegate.stream.operations import compact_dedup
-
-        tell = self._planner.compactions.on_progress
-        match change.operation:
-            case "compact":
-                link = compact(self._gate, signature, details, change.inputs, tell)
-            case "compact-dedup":
-                done = self._planner.compactions.merged(change)
-                link = compact_dedup.compact_dedup(self._gate, done, signature, details)
-            case "restore-dedup":
-                assert change.to is not None
-                link = compact_dedup.restore_dedup(self._gate, change.to, signature, details, tell)
-            case "prune":
-                assert change.to is not None
-                link = gc.prune(self._gate, change.to, signature, details)
-                # If there were leftovers only, those are gone.
-                link = link or (base if change.to <= base.floor else None)
-            case "depose":
-                link = self._gate.depose(signature, details)
-            case "rebalance":
-                # Imported here, as above.
-                from sluicegate.stream.operations import rebalance
-
-                link = rebalance.apply(self._gate, change, base, signature, details)
-            case _:
-                content = {**self._content(change, base), "details": details}
-                kind = Kind(change.operation)
-                draft = OvertakingDraft(
-                    kind, content, change.force, signature, base, change.positions
-                )
-                link = self._gate.append(draft, base)
+        signature = Signature(by=approval.by, reason=approval.reason)
+        with self._showing_progress(operation):
+            link = operation.append(at, signature, details)
         if link is None:
             raise Drifted("somebody else did the same, or changed what it was to be done to")
-        return link
-
-    def _content(self, change: StreamChange, base: Link) -> dict[str, Any]:
-        if change.operation == ROLLBACK:
-            assert change.to is not None
-            return content_of(restorable(self._stream, base, change.to))
-        if change.operation == IMPORT:
-            return content_from_v1(self._stream, v1_of(change))
-        return {}
+        return _entry(link, {})
 
     def _undoable(self, operation: str | None) -> Entry:
         entries = self.history()
@@ -204,17 +182,6 @@ class StreamJournal:
             message,
             hint=f"see what can be undone with: sluicegate history {quote(self._stream.uri)}",
         )
-
-
-def _aim(change: StreamChange) -> str:
-    """What a change was about, if no position tells."""
-    return f"to link {change.to}" if change.to is not None else change.operation
-
-
-def _repair_summary(diagnosis: repair.Diagnosis) -> str:
-    assert diagnosis.base
-    told = [d.shown for d in diagnosis.damaged] + [f"links {a}-{b}" for a, b in diagnosis.unusable]
-    return f"from link {diagnosis.base.number}; gave up " + (", ".join(told[:3]) or "nothing")
 
 
 def _id(link: Link) -> str:

@@ -27,7 +27,9 @@ from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
 from sluicegate.stream.history import sound_links
 from sluicegate.stream.journal import KIND, StreamJournal
-from sluicegate.stream.operations.changes import COMPACT, DEDUP, PRUNE, StreamChange
+from sluicegate.stream.operations.base import StreamOperation
+from sluicegate.stream.operations.compact import CompactState
+from sluicegate.stream.operations.prune import Prune
 from sluicegate.stream.output import Sink, look_at_sink
 from sluicegate.stream.snapshot import Kind, Link
 from sluicegate.stream.spec import range_of
@@ -116,7 +118,10 @@ class StreamMaintenance:
         sizes = [ref.size for ref in self._stream.chain.head().dedup.refs]
         if len(sizes) < _SEGMENTS or not _many_small(sizes):
             return None
-        return self._change(StreamChange(DEDUP))
+        # Imported here: only the dedup log needs its libraries.
+        from sluicegate.stream.operations.compact_dedup import CompactDedup
+
+        return self._change(CompactDedup())
 
     def _compact_state(self) -> PlannedStep | None:
         shards = shards_of(self._stream, self._stream.chain.head())
@@ -124,7 +129,7 @@ class StreamMaintenance:
         largest = [max((ref.size for ref in refs), default=0) for refs in shards.values()]
         if len(sizes) < _PARTIALS * max(len(shards), 1) or not _many_small(sizes, sum(largest)):
             return None
-        return self._change(StreamChange(COMPACT))
+        return self._change(CompactState())
 
     def _prune(self) -> PlannedStep | None:
         policy, head = self._options.policy, self._stream.chain.head()
@@ -134,7 +139,7 @@ class StreamMaintenance:
         if floor - head.floor < max(2, _LEAST_PRUNED * (head.number - floor)):
             return None
         note = f"keep {policy.keep_links} links and {units.duration(policy.keep)}"
-        return self._change(StreamChange(PRUNE, to=floor, note=note))
+        return self._change(Prune(to=floor, note=note))
 
     def _collect(self) -> PlannedStep | None:
         if self.steps.done[-1].outcome is Outcome.DONE:
@@ -158,8 +163,8 @@ class StreamMaintenance:
     def _sink(self) -> Sink | None:
         return look_at_sink(self._stream, self._named.sink if self._named else None)
 
-    def _change(self, change: StreamChange) -> PlannedStep:
-        return PlannedStep.through(self._journal, self._journal.plan(change.to_work()))
+    def _change(self, operation: StreamOperation) -> PlannedStep:
+        return PlannedStep.through(self._journal, self._journal.propose(operation))
 
     def _plan(self, title: str, action: Action) -> Plan:
         name, identity = None, None

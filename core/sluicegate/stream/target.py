@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sluicegate.report import Report
     from sluicegate.stream import verify
     from sluicegate.stream.journal import StreamJournal
-    from sluicegate.stream.operations.changes import StreamChange
+    from sluicegate.stream.operations.base import StreamOperation
     from sluicegate.stream.operations.rebalance import StreamShards
     from sluicegate.stream.snapshot import Link
     from sluicegate.stream.stream import Stream
@@ -168,25 +168,25 @@ class GatedStream(Target):
         stream = open_stream(canonical_uri(self.uri), read_only=self.options.read_only)
         return StreamJournal(stream, name=self.configured_name, progress=self.options.progress)
 
-    def change(self, change: StreamChange) -> Change:
-        """Some change of the stream."""
+    def change(self, operation: StreamOperation) -> Change:
+        """An operation on the stream, planned."""
         journal = self.journal()
-        return Change.of(journal, journal.plan(change.to_work()))
+        return Change.of(journal, journal.propose(operation))
 
     def rollback(self, to: int | None, moment: str | None, *, force: bool) -> Change:
         from sluicegate.stream.history import link_at
-        from sluicegate.stream.operations.changes import ROLLBACK, StreamChange
+        from sluicegate.stream.operations.rollback import Rollback
         from sluicegate.units import parse_moment
 
         note = ""
         if moment is not None:
             to = link_at(*self.link(None), parse_moment(moment))
             note = f"to-datetime {moment}"
-        return self.change(StreamChange(ROLLBACK, to=to, force=force, note=note))
+        assert to is not None
+        return self.change(Rollback(to=to, force=force, note=note))
 
     def reset(self, options: ResetOptions) -> Change:
-        from sluicegate.stream.operations.changes import RESET, ROLLBACK
-        from sluicegate.stream.operations.reset import reset, topics
+        from sluicegate.stream.operations.reset import reset_to, topics
 
         if options.skip_seen is options.reprocess:
             raise UsageError(
@@ -194,14 +194,15 @@ class GatedStream(Target):
                 hint="--skip-seen counts nothing twice; --reprocess takes back what was counted "
                 "since",
             )
-        stream, mode = self.stream, RESET if options.skip_seen else ROLLBACK
+        stream = self.stream
         spec = options.spec_of(topics(stream))
-        return self.change(reset(stream, spec, mode, force=options.force))
+        operation = reset_to(stream, spec, reprocess=options.reprocess, force=options.force)
+        return self.change(operation)
 
     def repair(self, options: RepairOptions) -> Change:
-        from sluicegate.stream.operations.changes import REPAIR, StreamChange
+        from sluicegate.stream.operations.repair import Repair
 
-        return self.change(StreamChange(REPAIR, read_data=options.read_data, force=options.force))
+        return self.change(Repair(read_data=options.read_data, force=options.force))
 
 
 def _reading(wanted: Reading) -> verify.Reading | None:

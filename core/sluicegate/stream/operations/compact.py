@@ -4,25 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
+from sluicegate import units
+from sluicegate.codec import digest_of
 from sluicegate.errors import Drifted
+from sluicegate.plan import Action, Precondition
 from sluicegate.state import manifest
 from sluicegate.state.manifest import Shards
-from sluicegate.storage.blobs import BlobDamaged, Ref
+from sluicegate.storage.blobs import BlobDamaged
 from sluicegate.stream.append import CompactDraft, Signature
+from sluicegate.stream.operations.base import Inputs, Parts, StreamOperation, Workplace, silent
 from sluicegate.stream.snapshot import Link, Manifest
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 
-Inputs = tuple[Ref, ...]
 What = Literal["state", "dedup"]
 
 
-def silent(_done: int, _of: int) -> None:
-    """Progress that nobody wants to see."""
+@dataclass(frozen=True, kw_only=True)
+class CompactState(StreamOperation):
+    """Merge the partials of every shard; `inputs` is what is merged, None: all there is."""
+
+    name: ClassVar = "compact"
+    beside_a_job: ClassVar = True
+    progress_title: ClassVar = "merging the state"
+    inputs: Inputs | None = None
+
+    def resolved(self, stream: Stream) -> CompactState:
+        if self.inputs is not None:
+            return self
+        return replace(self, inputs=stream.chain.head().state.refs)
+
+    def plan(self, at: Workplace) -> Parts:
+        stream, head, inputs = at.stream, at.stream.chain.head(), self.inputs or ()
+        needs = inputs_unchanged(head, "state", inputs)
+        nothing = Parts(f"Compact the state of {stream.name}", needs)
+        if oldest(head.state, inputs) is None:
+            return nothing
+        size = size_of_inputs(stream, inputs)
+        if is_compact(size, inputs):
+            return nothing
+        count = f"{size.partials} partials of {size.shards} shards, {units.size(size.bytes)}"
+        actions = [Action("merge", "state", f"{count}, to one partial per shard")]
+        told = ["The state is the same before and after. A job that runs is not disturbed."]
+        return replace(nothing, actions=actions, consequences=told)
+
+    def append(
+        self, at: Workplace, signature: Signature, details: Mapping[str, Any]
+    ) -> Link | None:
+        return compact(at.gate, signature, details, self.inputs, at.on_progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +150,14 @@ def _shards(stream: Stream, inputs: Inputs) -> Shards:
 def _size(shards: Shards) -> Size:
     refs = [ref for refs in shards.values() for ref in refs]
     return Size(len(shards), len(refs), sum(ref.size for ref in refs))
+
+
+def inputs_unchanged(head: Link, what: What, inputs: Inputs) -> tuple[Precondition, ...]:
+    """What a compaction depends on: its inputs are still what the stream begins with."""
+    found = content(head, what).refs[: len(inputs)]
+    digest = digest_of("".join(ref.digest for ref in found).encode())[:16]
+    name = "the state's oldest parts" if what == "state" else "the dedup log's oldest segments"
+    return (
+        Precondition("the stream", head.stream_id),
+        Precondition(name, f"{len(found)}, {digest}"),
+    )

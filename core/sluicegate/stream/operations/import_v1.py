@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from sluicegate import codec, units
 from sluicegate.errors import Corrupt, SluicegateError, UnsupportedFormat
@@ -11,11 +15,58 @@ from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
 from sluicegate.storage import open_beside
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream.snapshot import Link, Manifest
+from sluicegate.stream.append import OvertakingDraft, Signature
+from sluicegate.stream.operations.base import (
+    Parts,
+    StreamOperation,
+    Workplace,
+    moves,
+    standing,
+)
+from sluicegate.stream.snapshot import Kind, Link, Manifest
 from sluicegate.stream.stream import Stream
 
 OPERATORS = codec.Format("operator", 1, 2**32 - 1)
 _EVENTS = "events"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportV1(StreamOperation):
+    """Take over a v1 checkpoint; `data` is its file in base64, so that a plan can carry it."""
+
+    name: ClassVar = "import"
+    data: str
+
+    @property
+    def checkpoint(self) -> v1.V1Checkpoint:
+        """The checkpoint that it carries."""
+        try:
+            data = base64.b64decode(self.data, validate=True)
+        except binascii.Error as e:
+            raise Corrupt("the plan does not hold the file to import") from e
+        return v1.decode(data, "the file to import")
+
+    def plan(self, at: Workplace) -> Parts:
+        head, checkpoint = at.stream.chain.head(), self.checkpoint
+        new = Positions({name: {0: offset} for name, offset in checkpoint.sources.items()})
+        actions = moves(head.positions, new)
+        actions.append(
+            Action("replace", "state", f"by {len(checkpoint.operators)} operators' states")
+        )
+        told = [
+            f"The stream goes on after sequence {checkpoint.sequence}, the last that the file has.",
+            "What the stream counted itself is given up.",
+        ]
+        needs = standing(head, force=self.force)
+        return Parts(f"Import a checkpoint into {at.stream.name}", needs, actions, told)
+
+    def append(
+        self, at: Workplace, signature: Signature, details: Mapping[str, Any]
+    ) -> Link | None:
+        content = {**content_from_v1(at.stream, self.checkpoint), "details": details}
+        base = at.applied_on
+        draft = OvertakingDraft(Kind.IMPORT, content, self.force, signature, base, None)
+        return at.gate.append(draft, base)
 
 
 def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, Any]:

@@ -7,8 +7,9 @@ home, and a node only groups shards into one task per epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from sluicegate import units
 from sluicegate.errors import Corrupt, UsageError
@@ -25,12 +26,10 @@ from sluicegate.state import manifest
 from sluicegate.state.aggregates import events_in
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.history import changes
-from sluicegate.stream.operations.changes import REBALANCE, StreamChange
-from sluicegate.stream.operations.compactions import Parts
+from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace
 from sluicegate.stream.snapshot import Link, LinkDamaged
 from sluicegate.stream.state import shard_count, shards_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
 from sluicegate.target import Change
 
 
@@ -90,7 +89,7 @@ class StreamShards(OwnedShards):
         if output is not None:
             raise UsageError("--output is for assignment files, which this target is not")
         data = Proposal.of(plan, how, sizes=self.weights("bytes"), **asked).to_text()
-        return self._target.change(StreamChange(REBALANCE, data=data, note=note))
+        return self._target.change(Rebalance(data=data, note=note))
 
 
 class StreamTarget(Protocol):
@@ -104,70 +103,76 @@ class StreamTarget(Protocol):
     def command_name(self) -> str:
         """As the next command names it."""
 
-    def change(self, change: StreamChange) -> Change:
+    def change(self, operation: StreamOperation) -> Change:
         """Some change of the stream."""
 
 
-def parts(stream: Stream, change: StreamChange) -> Parts:
-    """The plan of a rebalance: title, actions, consequences and what it depends on."""
-    head = stream.chain.head()
-    proposal = Proposal.from_text(change.data)
-    if proposal.after.n_shards != shard_count(head):
-        raise Corrupt(f"the plan assigns {proposal.after.n_shards} shards, not those of the stream")
-    made = proposal.plan_from(assignment_at(stream, head))
-    needs = (
-        Precondition("the stream", head.stream_id),
-        Precondition("the generation", head.generation),
-        Precondition("the version of the assignment", head.version),
-    )
-    title = f"Rebalance the shards of {stream.name}"
-    if made.is_nothing:
-        return title, [], [], needs
-    actions = describe.actions_of(made, proposal.measure, cost=partial(_cost, proposal))
-    said = [
-        *describe.consequences_of(made, proposal),
-        *_later(stream, head, change),
-        *_meaning(made),
-    ]
-    return title, actions, said, needs
+@dataclass(frozen=True, kw_only=True)
+class Rebalance(StreamOperation):
+    """Assign shards to nodes; `data` is the proposal as text, so that a plan can carry it."""
 
+    name: ClassVar = "rebalance"
+    beside_a_job: ClassVar = True
+    data: str
 
-def apply(
-    gate: Gate, change: StreamChange, base: Link, signature: Signature, details: Mapping[str, Any]
-) -> Link | None:
-    """Append the link of a rebalance that was planned on the base's version."""
-    proposal = Proposal.from_text(change.data)
-    made = proposal.plan_from(assignment_at(gate.stream, base))
-    said = {
-        "summary": describe.summary_of(made, change.note),
-        "how": proposal.how,
-        "moves": len(made.moved),
-        "joined": describe.joined(made),
-        "left": describe.left(made),
-    }
-    draft = RebalanceDraft(
-        version=base.version,
-        generation=base.generation,
-        assignment=gate.stream.blobs.put(encode(made.after)),
-        signature=signature,
-        details={**details, **said},
-    )
-    return gate.append(draft, base)
+    def plan(self, at: Workplace) -> Parts:
+        stream, head = at.stream, at.stream.chain.head()
+        proposal = Proposal.from_text(self.data)
+        if proposal.after.n_shards != shard_count(head):
+            raise Corrupt(
+                f"the plan assigns {proposal.after.n_shards} shards, not those of the stream"
+            )
+        made = proposal.plan_from(assignment_at(stream, head))
+        needs = (
+            Precondition("the stream", head.stream_id),
+            Precondition("the generation", head.generation),
+            Precondition("the version of the assignment", head.version),
+        )
+        title = f"Rebalance the shards of {stream.name}"
+        if made.is_nothing:
+            return Parts(title, needs)
+        actions = describe.actions_of(made, proposal.measure, cost=partial(_cost, proposal))
+        said = [
+            *describe.consequences_of(made, proposal),
+            *_later(stream, head, self.undoes),
+            *_meaning(made),
+        ]
+        return Parts(title, needs, actions, said)
 
+    def append(
+        self, at: Workplace, signature: Signature, details: Mapping[str, Any]
+    ) -> Link | None:
+        proposal, base = Proposal.from_text(self.data), at.applied_on
+        made = proposal.plan_from(assignment_at(at.stream, base))
+        said = {
+            "summary": describe.summary_of(made, self.note),
+            "how": proposal.how,
+            "moves": len(made.moved),
+            "joined": describe.joined(made),
+            "left": describe.left(made),
+        }
+        draft = RebalanceDraft(
+            version=base.version,
+            generation=base.generation,
+            assignment=at.stream.blobs.put(encode(made.after)),
+            signature=signature,
+            details={**details, **said},
+        )
+        return at.gate.append(draft, base)
 
-def undoing(stream: Stream, number: int, operation: str) -> StreamChange:
-    """The change that brings back the map before a rebalance, at a new version."""
-    try:
-        before = assignment_at(stream, stream.chain.read(number - 1))
-    except LinkDamaged as e:
-        raise NothingToUndo(
-            f"{operation} cannot be undone: what was before it is not kept any more",
-            hint="assign the shards anew with: sluicegate shards rebalance STREAM",
-        ) from e
-    note = f"undo {operation}"
-    return StreamChange(
-        REBALANCE, data=Proposal(before, UNDO).to_text(), note=note, undoes=operation
-    )
+    @classmethod
+    def inverse(cls, stream: Stream, number: int, operation: str, *, force: bool) -> Rebalance:
+        """The map before a rebalance again, at a new version."""
+        del force  # it runs beside a job
+        try:
+            before = assignment_at(stream, stream.chain.read(number - 1))
+        except LinkDamaged as e:
+            raise NothingToUndo(
+                f"{operation} cannot be undone: what was before it is not kept any more",
+                hint="assign the shards anew with: sluicegate shards rebalance STREAM",
+            ) from e
+        data = Proposal(before, UNDO).to_text()
+        return cls(data=data, note=f"undo {operation}", undoes=operation)
 
 
 def counts(links: list[Link]) -> dict[str, int]:
@@ -179,11 +184,11 @@ def counts(links: list[Link]) -> dict[str, int]:
     }
 
 
-def _later(stream: Stream, head: Link, change: StreamChange) -> list[str]:
+def _later(stream: Stream, head: Link, undoes: str | None) -> list[str]:
     """That an undo of an older rebalance also takes back what came after it."""
-    if change.undoes is None:
+    if undoes is None:
         return []
-    undone = stream.chain.read(int(change.undoes.rpartition("@")[2]))
+    undone = stream.chain.read(int(undoes.rpartition("@")[2]))
     count = head.version - undone.version
     return [f"{count} later rebalances are taken back with it."] if count > 0 else []
 

@@ -7,21 +7,72 @@ on verify accepts them as dealt with, whatever becomes of their files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any
+from typing import Any, ClassVar
 
 from sluicegate import units
 from sluicegate.codec import digest_of
 from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, StorageFailed
+from sluicegate.plan import Action, Precondition
 from sluicegate.stream import rules
 from sluicegate.stream.append import Signature
 from sluicegate.stream.gc import sweep
 from sluicegate.stream.history import content_of
+from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace, link_text, moves
 from sluicegate.stream.scan import Damage, Survey, survey
 from sluicegate.stream.snapshot import ChainDamaged, Kind, Link, Span, extended, spans
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair(StreamOperation):
+    """Go on from the newest link that is whole; with `read_data`, whose blobs are, too."""
+
+    name: ClassVar = "repair"
+    on_damage: ClassVar = True
+    read_data: bool = False
+
+    def plan(self, at: Workplace) -> Parts:
+        found = diagnose(at.stream, read_data=self.read_data)
+        refuse_hopeless(at.stream, found)
+        base, newest, head = found.base, found.found.newest, found.found.head
+        assert base
+        actions = []
+        if found.needs_link:
+            actions = [Action("give up", d.shown, d.what) for d in found.damaged]
+            actions += [
+                Action("mark unusable", f"link {a}" if a == b else f"links {a}-{b}", "blobs")
+                for a, b in found.unusable
+            ]
+            going_on = f"going on from {link_text(base)}"
+            actions.append(Action("append", f"link {newest + 1}", going_on))
+            if found.loses and head and head.number == newest:
+                actions += moves(head.positions, base.positions)
+        if found.below_floor:
+            actions.append(Action("remove", f"{found.below_floor} links", "below the floor"))
+        told = [loss(found), "A job that runs stops at its next epoch."]
+        needs = (Precondition("what is wrong", found.digest()),)
+        title = f"Repair {at.stream.name}"
+        return Parts(title, needs, actions, told if found.needs_link else [])
+
+    def append(
+        self, at: Workplace, signature: Signature, details: Mapping[str, Any]
+    ) -> Link | None:
+        diagnosis = diagnose(at.stream, read_data=self.read_data)
+        if not diagnosis.needs_link:
+            sweep(at.stream)
+            return at.stream.chain.head()
+        summary = {"summary": _summary(diagnosis)}
+        return repair(at.gate, diagnosis, signature, {**details, **summary})
+
+
+def _summary(diagnosis: Diagnosis) -> str:
+    assert diagnosis.base
+    told = [d.shown for d in diagnosis.damaged] + [f"links {a}-{b}" for a, b in diagnosis.unusable]
+    return f"from link {diagnosis.base.number}; gave up " + (", ".join(told[:3]) or "nothing")
 
 
 @dataclass(frozen=True, slots=True)
