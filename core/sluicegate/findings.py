@@ -2,18 +2,30 @@
 
 A `Rule` is registered once, at import of the module that can report it. Documentation, `--help`
 and the JSON output take code, severity and explanation from the registry, so a code cannot be
-reported without being documented.
+reported without being documented. A rule also holds how it shows in a driver's log (`LogPattern`)
+and, with `fixes`, the function that fixes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeVar
+
+LAST_RESORT = "*"
+VERIFY = "checkpoint verify {checkpoint}"
+VERIFY_DATA = "checkpoint verify {checkpoint} --read-data"
 
 _CODE = re.compile(r"SG(-[A-Z0-9]+){2,}")
 _RULES: dict[str, Rule] = {}
+_FIXES: dict[str, Callable[[Any, Finding], Any]] = {}
+_LATER: set[str] = set()
+_Fix = TypeVar("_Fix", bound=Callable[..., Any])
 
 
 class Severity(Enum):
@@ -24,14 +36,91 @@ class Severity(Enum):
     NOTE = "note"
 
 
+class Site(Enum):
+    """Where in Spark an exception was thrown, told by the lines of its stack trace."""
+
+    OFFSETS = r"\.OffsetSeq(?:Log|Metadata)?[.$]|SourceOffset\$?\."
+    COMMITS = r"\.Commit(?:Log|Metadata)[.$]"
+    METADATA = r"\.StreamMetadata\$"
+    SOURCE = r"\.FileStreamSource(?:Log)?[.$]"
+    SINK = r"\.(?:FileStreamSink(?:Log)?|ManifestFileCommitProtocol)[.$]"
+    SCHEMA = r"\.StateSchemaCompatibilityChecker[.$]"
+    STATE = (
+        r"\.(?:HDFSBackedStateStoreProvider|StateStoreChangelogReader|StateStore"
+        r"|RocksDB(?:FileManager|StateStoreProvider|CheckpointMetadata)?)[.$]"
+    )
+    START = r"MicroBatchExecution\.\S{0,40}(?:populateStartOffsets|initializeExecution|PrevOffset)"
+    # Known, so that what is thrown there is not taken for something above.
+    SHUFFLE = r"\.(?:ShuffleBlockFetcherIterator|BlockStoreShuffleReader)[.$]"
+    INPUT = r"\.FileScanRDD[.$]"
+    ELSEWHERE = r"(?!)"
+
+
+@dataclass(frozen=True)
+class LogPattern:
+    """How a rule shows in a driver's log, what to do then, and the next command.
+
+    Classes are Spark's own names of errors; texts are expressions for versions that have no name
+    for it, and their named groups become facts. With `sites`, a match counts only if the stack
+    trace comes from there; with `bare` also, weakly, when there is no trace. A weak match is
+    dropped if the log tells of a cause of the same family for certain. `also` are codes of other
+    rules that the same words can stand for. `first` puts a cause before others: nothing can be
+    repaired before. `wraps` says that the words come with those of other patterns, which are
+    preferred.
+    """
+
+    advice: str
+    command: str = VERIFY
+    classes: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()
+    bare: bool = False
+    weak: bool = False
+    family: str = ""
+    also: tuple[str, ...] = ()
+    first: bool = False
+    wraps: bool = False
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        """All that shows it, as one expression."""
+        names = "|".join(re.escape(name) for name in self.classes)
+        named = [rf"(?<![A-Z_])(?:{names})(?![A-Z_])"] if names else []
+        return re.compile("|".join((*named, *self.texts)))
+
+    @property
+    def is_last_resort(self) -> bool:
+        """Whether it is only told if the log tells nothing else."""
+        return self.family == LAST_RESORT
+
+    def is_certain(self, site: Site | None) -> bool | None:
+        """Whether a match whose trace comes from `site` is certain; None if it is no match."""
+        if not self.sites:
+            return not self.weak
+        if site is None:
+            return False if self.bare else None
+        return True if site in self.sites else None
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that can be wrong: its stable code, how bad it is, and what it means."""
+    """One thing that can be wrong: its stable code, how bad it is, and what it means.
+
+    `follows` are codes of other rules: while one of those is found, this one is not fixed, because
+    it goes away with the other.
+    """
 
     code: str
     severity: Severity
     title: str
     explanation: str
+    log_patterns: tuple[LogPattern, ...] = ()
+    follows: tuple[str, ...] = ()
+
+    @property
+    def fix(self) -> Callable[[Any, Finding], Any] | None:
+        """The function that works out what to do about a finding, if there is one."""
+        return _FIXES.get(self.code)
 
     def at(self, place: str, detail: str = "", *, repair: str = "") -> Finding:
         """A finding of this rule; `repair` is the exact command to type, if there is one."""
@@ -56,17 +145,52 @@ class Finding:
         return self.rule.severity
 
 
-def rule(code: str, severity: Severity, title: str, explanation: str) -> Rule:
+def rule(
+    code: str,
+    severity: Severity,
+    title: str,
+    explanation: str,
+    *log_patterns: LogPattern,
+    follows: tuple[str, ...] = (),
+) -> Rule:
     """Register a rule; codes are unique, upper-case and never re-used for another meaning."""
     if not _CODE.fullmatch(code) or code in _RULES:
         raise ValueError(f"finding code {code!r} is malformed or registered twice")
-    _RULES[code] = Rule(code, severity, title, explanation)
+    _RULES[code] = Rule(code, severity, title, explanation, log_patterns, follows)
     return _RULES[code]
+
+
+def fixes(*fixed: Rule) -> Callable[[_Fix], _Fix]:
+    """Make a function the fix of rules of its own module."""
+
+    def register(function: _Fix) -> _Fix:
+        for each in fixed:
+            if each.code in _FIXES:
+                raise ValueError(f"{each.code} has a fix already")
+            _FIXES[each.code] = function
+        return function
+
+    return register
+
+
+def register_later(modules: Iterable[str]) -> None:
+    """Name modules that register rules, to be imported once all rules are asked for."""
+    _LATER.update(modules)
 
 
 def rules(prefix: str = "SG-") -> list[Rule]:
     """The registered rules whose code starts with `prefix`, by code."""
+    while _LATER:
+        import_module(_LATER.pop())
     return [_RULES[code] for code in sorted(_RULES) if code.startswith(prefix)]
+
+
+def rules_in(module: ModuleType) -> list[Rule]:
+    """The rules that have a name in a module, in their order.
+
+    These are its own, because modules use the rules of others as `module.RULE`.
+    """
+    return [each for each in vars(module).values() if isinstance(each, Rule)]
 
 
 def worst_first(found: Iterable[Finding]) -> list[Finding]:

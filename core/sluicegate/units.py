@@ -1,10 +1,11 @@
-"""Times, durations, sizes and counts as people write and read them."""
+"""Times, durations, sizes, counts and commands as people write and read them."""
 
 from __future__ import annotations
 
 import re
 import time
 from datetime import UTC, datetime
+from shlex import quote
 
 from sluicegate.errors import UsageError
 
@@ -49,6 +50,15 @@ def events(count: int) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """A number of things: `1 file`, `1,200 files`, `2 entries`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def command(*words: str | int) -> str:
+    """A command of ours that can be pasted into a shell, whatever its words hold.
+
+    Every command that is shown is made here. Words in capital letters (`NEW_DIR`, `BATCH`) stand
+    for what the operator must fill in.
+    """
+    return " ".join(("sluicegate", *(quote(str(word)) for word in words)))
 
 
 def utc(timestamp: float) -> str:

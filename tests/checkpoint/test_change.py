@@ -201,7 +201,7 @@ def test_repair(lab: Path, damage: Damage, recipe: str, tmp_path: Path) -> None:
     before = tree(made.root)
     plan = journal.plan(work)
     roots = {Place.CHECKPOINT: storage} | ({Place.SINK: sink} if sink else {})
-    unmended = {d.finding.code for d in diagnose(roots, work) if d.mend is None}
+    unmended = {d.finding.code for d in diagnose(roots, work) if d.fix is None}
     assert {choice.about for choice in plan.choices} == unmended
     if "SG-OFFSETS-BEHIND-COMMIT" in told:
         # What is ahead of the missing offsets follows from it.

@@ -218,8 +218,8 @@ DEFECTS = (
     Defect(
         "empty-commit-not-found",
         "verify calls a checkpoint intact from which Spark does not start",
-        "checkpoint/rules/offsets.py",
-        "            yield _unreadable(look, rules.COMMIT_EMPTY, e)\n",
+        "checkpoint/rules/commits.py",
+        "            yield layout.unreadable(look, COMMIT_EMPTY, e)\n",
         "            del e\n            return\n",
         ("tests/checkpoint/test_lab.py::test_damage",),
     ),

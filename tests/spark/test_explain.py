@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.spark.explain import Explanation, explain, reader
-from sluicegate.spark.explain.patterns import Cause
+from sluicegate.spark.explain.reader import Cause
 from sluicegate_cli import table
 from tests.spark.explain_samples import (
     ABBREVIATED,
@@ -88,29 +88,29 @@ class TestMessages:
 
     def test_every_text_has_a_sample(self) -> None:
         everything = "\n".join([m for m, _ in ALL_SAMPLES] + [real(name) for name in REAL_LOGS])
-        texts = [text for cause in reader.CAUSES for text in cause.texts]
+        texts = [text for cause in reader.causes() for text in cause.pattern.texts]
         assert [text for text in texts if not re.search(text, everything, re.MULTILINE)] == []
 
     def test_no_text_is_passed_over(self) -> None:
         """Most lines are not looked at closely, so each match must hold one of the words."""
-        texts = [text for cause in reader.CAUSES for text in cause.texts]
+        texts = [text for cause in reader.causes() for text in cause.pattern.texts]
         lines = [line for m, _ in ALL_SAMPLES for line in m.split("\n")]
         parts = [found.group() for t in texts for line in lines if (found := re.search(t, line))]
         for part in parts:
             assert "_" in part or any(word in part for word in reader._WORDS), part
 
-    @pytest.mark.parametrize("cause", reader.CAUSES, ids=lambda c: c.rule.code)
+    @pytest.mark.parametrize("cause", reader.causes(), ids=lambda c: c.rule.code)
     def test_every_class_by_its_name_alone(self, cause: Cause) -> None:
-        for name in cause.classes:
+        for name in cause.pattern.classes:
             for text in (f"[{name}]", f"[PARENT.{name}] words", f"errorClass={name}"):
                 assert codes(text) == [cause.rule.code]
             for text in (f"[OF_{name}]", f"[{name}_AGAIN]"):
                 with pytest.raises(NotFound):
                     explained(text)
 
-    @pytest.mark.parametrize("cause", reader.CAUSES, ids=lambda c: c.rule.code)
+    @pytest.mark.parametrize("cause", reader.causes(), ids=lambda c: c.rule.code)
     def test_every_command_exists(self, cause: Cause) -> None:
-        assert re.split(r" [{-]", cause.command)[0] in table.COMMANDS
+        assert re.split(r" [{-]", cause.pattern.command)[0] in table.COMMANDS
 
     def test_words_that_tell_too_little_say_so(self) -> None:
         (only,) = explained("com.fasterxml.jackson.core.io.JsonEOFException: Unexpected")

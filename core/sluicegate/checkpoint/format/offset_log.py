@@ -6,6 +6,7 @@ has `<source id>:<offset>` lines in any order. Both have a JSON line of batch me
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 DIRECTORY = "offsets"
 NEWEST_VERSION = 2
 PARTITIONS = "spark.sql.shuffle.partitions"
+NO_OFFSET = "-"
 
 
 class OffsetKind(Enum):
@@ -103,6 +105,23 @@ def read_offsets(storage: Storage, batch: int) -> OffsetEntry:
     )
 
 
+def render(entry: OffsetEntry, *, conf: object = None) -> str:
+    """The text of an entry of the offset log, as Spark writes it."""
+    fields = {
+        "batchWatermarkMs": entry.watermark_ms,
+        "batchTimestampMs": entry.timestamp_ms,
+        "conf": entry.conf if conf is None else conf,
+        **entry.extra,
+    }
+    lines = [f"v{entry.version}", json.dumps(fields, separators=(",", ":"))]
+    for each in entry.offsets:
+        if entry.version == 1:
+            lines.append(each.text or NO_OFFSET)
+        elif each.text is not None:
+            lines.append(f"{each.source}:{each.text}")
+    return "\n".join(lines)
+
+
 def _ordered(lines: list[str], place: str) -> tuple[SourceOffset, ...]:
     if not lines:
         raise Corrupt(f"{place}: there are no sources", place=place)
@@ -122,7 +141,7 @@ def _named(lines: list[str], place: str) -> tuple[SourceOffset, ...]:
 
 
 def _text(line: str, place: str) -> str | None:
-    if line == "-":
+    if line == NO_OFFSET:
         return None
     if not line:
         raise Corrupt(f"{place}: a source has an empty offset", place=place)

@@ -21,9 +21,9 @@ from sluicegate.checkpoint.format.offset_log import (
     OffsetKind,
     SourceOffset,
     read_offsets,
+    render,
 )
 from sluicegate.checkpoint.operations import rollback
-from sluicegate.checkpoint.rules.offsets import render
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.truncate import Log, empty_entry
 from sluicegate.checkpoint.view import Look, look_at, timeline

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from sluicegate import units
-from sluicegate.checkpoint import rules
 from sluicegate.checkpoint.file_edits import Draft, Edit, Place, Roots, remove_with_sums, standing
 from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
@@ -20,7 +19,7 @@ from sluicegate.checkpoint.format.log import list_log
 from sluicegate.checkpoint.format.offset_log import OffsetEntry, OffsetKind, read_offsets
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.checkpoint.inspect import events_between
-from sluicegate.checkpoint.rules.state import check_state
+from sluicegate.checkpoint.rules.state import STATE_AHEAD, check_state
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.stores import StateStore, find_stores, load_chain
 from sluicegate.checkpoint.truncate import Log, cut_back
@@ -87,7 +86,7 @@ def _state_obstacle(look: Look, to: int, reader: ChainReader) -> str | None:
     entry, commit = read_offsets(look.storage, to), read_commit(look.storage, to)
     for finding in check_state(_as_of(look, to)):
         # State of later batches is what a rollback removes.
-        if finding.severity is Severity.ERROR and finding.code != rules.STATE_AHEAD.code:
+        if finding.severity is Severity.ERROR and finding.code != STATE_AHEAD.code:
             return f"the state does not load: {finding.detail}"
     for store in find_stores(look):
         # After a repartition, stores of higher partitions were not there yet.

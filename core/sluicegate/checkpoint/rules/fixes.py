@@ -1,4 +1,4 @@
-"""Fixes of findings: lossless where there is one, else the choices; and entries of file logs.
+"""What checks and fixes share: the case, a fix, and entries of file logs.
 
 Logs are streamed, never loaded: a compact file repeats every entry there ever was.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from shlex import quote
 from typing import Any
 
 from sluicegate.checkpoint.file_edits import Edit, Place, Roots, drop_sums
+from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import needed_files
 from sluicegate.checkpoint.format.log import stream_lines
+from sluicegate.checkpoint.format.offset_log import OffsetEntry, read_offsets
 from sluicegate.checkpoint.truncate import Log, repeated
 from sluicegate.checkpoint.view import Look
 from sluicegate.errors import NotFound, SluicegateError
@@ -21,28 +22,36 @@ from sluicegate.findings import Finding
 from sluicegate.plan import Choice
 from sluicegate.positions import Positions
 from sluicegate.storage import Storage
+from sluicegate.units import command
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
-    """What is done about a finding: in a few words, with what it means, as edits."""
+class Fix:
+    """What is done about a finding without losing anything: summary, consequence, edits."""
 
-    what: str
-    meaning: str
+    summary: str
+    consequence: str
     edits: tuple[Edit, ...]
 
 
-Remedy = Mend | tuple[Choice, ...]
+Solution = Fix | tuple[Choice, ...]
+"""What a fix gives: one that loses nothing, or choices that each have a price, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a mend is worked out from; `positions` and `query_id` are what the operator knows."""
+    """A checkpoint to be checked or repaired, with its file sink if that is known.
+
+    `positions` and `query_id` are what the operator knows; `rollbacks` gives the batches that a
+    rollback can go to, newest first.
+    """
 
     roots: Roots
     look: Look
+    read_data: bool = False
     positions: Positions | None = None
     query_id: str | None = None
+    rollbacks: Callable[[], Iterator[int]] = lambda: iter(())
 
     @property
     def storage(self) -> Storage:
@@ -54,6 +63,22 @@ class Case:
         """The file sink, if it is known."""
         return self.roots.get(Place.SINK)
 
+    @property
+    def has_state(self) -> bool:
+        """Whether there is state, or a commit that names some."""
+        if self.look.operators:
+            return True
+        commit = self.look.last_commit
+        try:
+            return commit is not None and bool(read_commit(self.storage, commit).state_ids)
+        except SluicegateError:
+            return False
+
+    @property
+    def sink_words(self) -> tuple[str, ...]:
+        """The words of a command that name the sink, if it is known."""
+        return () if self.sink is None else ("--sink", self.sink.uri)
+
     def key_of(self, finding: Finding) -> str:
         """The key of the file that a finding is about."""
         for storage in self.roots.values():
@@ -61,33 +86,81 @@ class Case:
                 return finding.place.removeprefix(f"{storage.uri}/")
         return finding.place
 
+    def batch_of(self, finding: Finding) -> int:
+        """The batch whose file a finding is about."""
+        name = self.key_of(finding).rpartition("/")[2]
+        if not name.isdigit():
+            raise NotFound(f"{finding.place} is not a batch")
+        return int(name)
 
-Healer = Callable[[Case, Finding], Remedy]
+    def offsets_of(self, batch: int | None) -> OffsetEntry | None:
+        """The offsets of a batch; None if they are not there or cannot be read."""
+        if batch is None or batch < 0:
+            return None
+        try:
+            return read_offsets(self.storage, batch)
+        except SluicegateError:
+            return None
 
 
-def merged(mends: Iterable[Mend]) -> list[Edit]:
-    """The edits of several mends, each file once."""
+def repair_command(look: Look) -> str:
+    """The command that repairs a checkpoint."""
+    return command("checkpoint", "repair", look.storage.uri)
+
+
+def rollback_command(look: Look) -> str:
+    """The command that rolls a checkpoint back, once the operator has chosen a batch."""
+    return command("checkpoint", "rollback", look.storage.uri, "--to", "BATCH")
+
+
+def merged(found: Iterable[Fix]) -> list[Edit]:
+    """The edits of several fixes, each file once."""
     edits: dict[tuple[Place, str], Edit] = {}
-    for mend in mends:
-        for edit in mend.edits:
+    for fix in found:
+        for edit in fix.edits:
             edits.setdefault((edit.place, edit.key), edit)
     return list(edits.values())
+
+
+def go_back(case: Case) -> tuple[Choice, ...]:
+    """What is left to do about state that does not load: only older state helps."""
+    able = next(case.rollbacks(), None)
+    uri = case.storage.uri
+    if able is None:
+        seed = command("checkpoint", "seed", "NEW_DIR", "--offsets", "FILE")
+        return (
+            Choice(
+                "",
+                "start a fresh checkpoint from the last offsets, with empty state",
+                f"{seed}  # from: {command('offsets', 'export', uri)}",
+                "all state: counts, windows and seen keys begin anew",
+            ),
+        )
+    return (
+        Choice(
+            "",
+            f"go back to batch {able}, the newest whose state loads",
+            command("checkpoint", "rollback", uri, "--to", able, *case.sink_words),
+            "nothing in Spark's own file sink, if the source still holds what came since; other "
+            "sinks get those rows twice, or skip them",
+        ),
+    )
 
 
 _SHOWN = 3
 
 
-def write_entry(log: Log, name: str, lines: list[bytes], told: str) -> Mend:
+def write_entry(log: Log, name: str, lines: list[bytes], told: str) -> Fix:
     """Write a file of the log anew, with these lines."""
     key = log.key(name)
     data = b"\n".join([b"v1", *lines])
     edits = (Edit(log.place, key, data), *drop_sums(log.storage, key, log.place))
-    return Mend(f"write {key} anew", told, edits)
+    return Fix(f"write {key} anew", told, edits)
 
 
 def compact_again(
     case: Case, log: Log, number: int, before: list[str] | None, own: list[bytes] | None
-) -> Remedy:
+) -> Solution:
     """A compact file, from the files with the entries before it and its own, worked out."""
     if before is None or own is None:
         return no_files(case, log.key(f"{number}.compact"))
@@ -97,7 +170,7 @@ def compact_again(
         *drop_sums(log.storage, key, log.place),
     )
     told = f"It repeats the entries of {_listed(before)} and names {shown(own)}."
-    return Mend(f"write {key} anew", told, edits)
+    return Fix(f"write {key} anew", told, edits)
 
 
 def files_before(log: Log, number: int) -> list[str] | None:
@@ -163,8 +236,6 @@ def shown(lines: list[bytes]) -> str:
 
 def no_files(case: Case, key: str) -> tuple[Choice, ...]:
     """What is left to do about an entry whose files cannot be worked out."""
-    uri = quote(case.storage.uri)
-    sink = "" if case.sink is None else f" --sink {quote(case.sink.uri)}"
     return (
         Choice(
             "",
@@ -175,7 +246,7 @@ def no_files(case: Case, key: str) -> tuple[Choice, ...]:
         Choice(
             "",
             "go back to a batch before it",
-            f"sluicegate checkpoint rollback {uri} --to BATCH{sink}",
+            command("checkpoint", "rollback", case.storage.uri, "--to", "BATCH", *case.sink_words),
             "what came since is read and written again",
         ),
     )

@@ -1,4 +1,4 @@
-"""Checks and fixes of `metadata`, the offset log and the commit log."""
+"""The offset log: what each batch was going to read."""
 
 from __future__ import annotations
 
@@ -6,70 +6,157 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
-from shlex import quote
 
-from sluicegate.checkpoint import rules
 from sluicegate.checkpoint.barrier import SIGN
-from sluicegate.checkpoint.file_edits import Edit, Place, drop_sums, put, remove_with_sums
+from sluicegate.checkpoint.file_edits import drop_sums, put, remove_with_sums
 from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
 from sluicegate.checkpoint.format.log import list_log
 from sluicegate.checkpoint.format.offset_log import (
+    NO_OFFSET,
     OffsetEntry,
     OffsetKind,
     SourceOffset,
     read_offsets,
+    render,
 )
-from sluicegate.checkpoint.rules.fixes import Case, Mend, Remedy
-from sluicegate.checkpoint.view import METADATA, Look, Standing, read_query_id
+from sluicegate.checkpoint.rules import layout
+from sluicegate.checkpoint.rules.fixes import Case, Fix, Solution, repair_command
+from sluicegate.checkpoint.view import Look
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.findings import Finding, Rule
+from sluicegate.findings import Finding, LogPattern, Severity, Site, fixes, rule
 from sluicegate.plan import Choice
 from sluicegate.positions import Positions, to_spark
+from sluicegate.units import command
+
+_KEEP_OFFSETS = (
+    "Do not delete the offsets file: with a file source that loses rows without a word. It can be "
+    "rewritten from the one before it."
+)
+_REWRITE_GAP = (
+    "The missing file can be rewritten, which loses nothing. Do not delete the newest one, even "
+    "if Spark's message suggests it."
+)
+
+OFFSETS_EMPTY = rule(
+    "SG-OFFSETS-EMPTY",
+    Severity.ERROR,
+    "an offsets file that Spark will read is empty or cut",
+    "Spark reads the newest two offsets files when it starts and fails on one that it cannot "
+    "parse. Rewriting it from its neighbour with the true end offset loses nothing. Deleting it is "
+    "not the same: with a file source the next batch merges files that the sink may already have.",
+    LogPattern(
+        _KEEP_OFFSETS,
+        classes=("MALFORMED_LOG_FILE",),
+        texts=(
+            rf"{layout.UNREADABLE_LOG}/offsets/(?P<batch>\d{{1,19}})",
+            r"There are \[0\] sources in the checkpoint offsets",
+            r"Log file was malformed: failed to read correct log version",
+        ),
+        family=layout.LOG_FAMILY,
+    ),
+    LogPattern(
+        _KEEP_OFFSETS,
+        texts=(r"Incomplete log file", r"next on empty iterator", *layout.JSON_CUT),
+        sites=(Site.OFFSETS,),
+        bare=True,
+        family=layout.LOG_FAMILY,
+        also=("SG-COMMIT-EMPTY", "SG-SOURCE-LOG-GAP", "SG-METADATA-DAMAGED"),
+    ),
+)
+OFFSETS_GAP = rule(
+    "SG-OFFSETS-GAP",
+    Severity.ERROR,
+    "the offsets file before the newest is missing",
+    "Spark needs the newest offsets file and the one before it, and stops with `batch N-1 doesn't "
+    "exist`. Rewriting the missing one loses nothing.",
+    LogPattern(
+        _REWRITE_GAP,
+        texts=(r"The offset log for batch (?P<batch>\d{1,19}) doesn't exist",),
+        family=layout.LOG_FAMILY,
+    ),
+    LogPattern(
+        _REWRITE_GAP,
+        texts=(layout.NO_BATCH,),
+        sites=(Site.START,),
+        bare=True,
+        family=layout.LOG_FAMILY,
+        also=("SG-SOURCE-LOG-GAP",),
+    ),
+)
+OFFSETS_GAP_OLD = rule(
+    "SG-OFFSETS-GAP-OLD",
+    Severity.NOTE,
+    "an older offsets file is missing",
+    "Spark does not read it again, and with asynchronous progress tracking such gaps are normal. "
+    "A rollback to a batch inside the gap is not possible.",
+)
+OFFSETS_MISSING = rule(
+    "SG-OFFSETS-MISSING",
+    Severity.ERROR,
+    "there are no offsets files, but there are commits or state",
+    "Spark 3.5 and 4.0 would process everything again as batch 0 and then fail; 4.3 stops with an "
+    "assertion. Restore offsets/ from a backup before the job is started.",
+    LogPattern(
+        "Restore offsets/ from a backup before the job is started again. Spark 3.5 and 4.0 have "
+        "by now processed everything once more as batch 0: look for doubled rows.",
+        texts=(r"Multiple streaming jobs detected for (?P<batch>0)\b",),
+        also=("SG-WRITERS-TWO",),
+    ),
+    LogPattern(
+        "Restore offsets/ from a backup before the job is started again.",
+        texts=(r"assertion failed(?: SQLSTATE|$)",),
+        sites=(Site.START,),
+        bare=True,
+    ),
+)
+OFFSETS_BEHIND_COMMIT = rule(
+    "SG-OFFSETS-BEHIND-COMMIT",
+    Severity.ERROR,
+    "a batch is committed but its offsets file is missing",
+    "Spark runs the batch before it again and then fails with CONCURRENT_STREAM_LOG_UPDATE. Either "
+    "the commit goes too, or the offsets file is rewritten.",
+)
+WRITERS_TWO = rule(
+    "SG-WRITERS-TWO",
+    Severity.ERROR,
+    "two queries write to one checkpoint",
+    "A second query ran one batch again, then one of the two died on the log file the other had "
+    "written. Find the other one and stop it before anything is repaired.",
+    LogPattern(
+        "Look for the other query: a driver that the cluster manager started again, a second "
+        "deployment. Stop one of them; then have the checkpoint checked.",
+        "status {checkpoint}",
+        classes=("CONCURRENT_QUERY",),
+        texts=(
+            r"as another query with same id is already active",
+            r"Multiple streaming queries are concurrently using",
+            r"rename destination (?P<checkpoint>\S{1,1024})/metadata already exists",
+        ),
+    ),
+    LogPattern(
+        "If verify finds the checkpoint sound, another query writes there: a driver that the "
+        "cluster manager started again, a second deployment. Otherwise a batch is committed whose "
+        "offsets file is gone.",
+        classes=("CONCURRENT_STREAM_LOG_UPDATE",),
+        texts=(r"Multiple streaming jobs detected for (?P<batch>\d{1,19})",),
+        also=("SG-OFFSETS-BEHIND-COMMIT",),
+    ),
+)
 
 
-def check_metadata(look: Look) -> Iterator[Finding]:
-    """The query id must be there once anything has run."""
-    place = f"{look.storage.uri}/{METADATA}"
-    try:
-        read_query_id(look.storage)
-    except NotFound:
-        if look.last_batch is not None or look.last_commit is not None:
-            yield rules.METADATA_MISSING.at(place, repair=_repair(look))
-    except Corrupt as e:
-        yield rules.METADATA_DAMAGED.at(place, e.message, repair=_repair(look))
-
-
-def check_offsets(look: Look) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """The offsets files that the next start reads: the newest two."""
+    look = case.look
     last = look.last_batch
     if last is None:
         if look.last_commit is not None or look.operators:
             place = f"{look.storage.uri}/offsets"
-            yield rules.OFFSETS_MISSING.at(place, repair=_repair(look))
+            yield OFFSETS_MISSING.at(place, repair=repair_command(look))
         return
     yield from _check_commit_has_offsets(look, last)
     yield from _check_gaps(look, last)
     yield from _check_readable(look, last)
-
-
-def check_commits(look: Look) -> Iterator[Finding]:
-    """The newest commit must parse; several uncommitted batches are worth a word."""
-    if look.last_commit is not None:
-        try:
-            read_commit(look.storage, look.last_commit)
-        except NotFound:
-            return
-        except (Corrupt, UnsupportedFormat) as e:
-            yield _unreadable(look, rules.COMMIT_EMPTY, e)
-    if look.standing is Standing.BEHIND and not looks_asynchronous(look):
-        done = -1 if look.last_commit is None else look.last_commit
-        open_batches = [batch for batch in look.offsets.batches if batch > done]
-        detail = (
-            f"batches {open_batches[0]} to {open_batches[-1]} are not committed; the next start "
-            f"replays {open_batches[-1]} only"
-        )
-        yield rules.COMMITS_BEHIND.at(f"{look.storage.uri}/commits", detail)
 
 
 def looks_asynchronous(look: Look) -> bool:
@@ -89,7 +176,7 @@ def _check_commit_has_offsets(look: Look, last: int) -> Iterator[Finding]:
     if look.last_commit is not None and look.last_commit > last:
         place = f"{look.storage.uri}/offsets/{look.last_commit}"
         detail = f"batch {look.last_commit} is committed, but the newest offsets file is {last}"
-        yield rules.OFFSETS_BEHIND_COMMIT.at(place, detail, repair=_repair(look))
+        yield OFFSETS_BEHIND_COMMIT.at(place, detail, repair=repair_command(look))
 
 
 def _check_gaps(look: Look, last: int) -> Iterator[Finding]:
@@ -99,7 +186,7 @@ def _check_gaps(look: Look, last: int) -> Iterator[Finding]:
     asynchronous = looks_asynchronous(look)
     if (missing_before or lonely) and not asynchronous:
         place = f"{look.storage.uri}/offsets/{last - 1}"
-        yield rules.OFFSETS_GAP.at(place, repair=_repair(look))
+        yield OFFSETS_GAP.at(place, repair=repair_command(look))
     older = [(a, b) for a, b in pairwise(batches[:-1]) if b > a + 1]
     if asynchronous and missing_before:
         older.append((batches[-2], last))
@@ -107,9 +194,7 @@ def _check_gaps(look: Look, last: int) -> Iterator[Finding]:
         ranges = ", ".join(f"{a + 1}" if b == a + 2 else f"{a + 1}-{b - 1}" for a, b in older[:5])
         more = f" and {len(older) - 5} more ranges" if len(older) > 5 else ""
         why = "; as with asynchronous progress tracking" if asynchronous else ""
-        yield rules.OFFSETS_GAP_OLD.at(
-            f"{look.storage.uri}/offsets", f"missing: {ranges}{more}{why}"
-        )
+        yield OFFSETS_GAP_OLD.at(f"{look.storage.uri}/offsets", f"missing: {ranges}{more}{why}")
 
 
 def _check_readable(look: Look, last: int) -> Iterator[Finding]:
@@ -120,47 +205,36 @@ def _check_readable(look: Look, last: int) -> Iterator[Finding]:
         except NotFound:
             continue
         except (Corrupt, UnsupportedFormat) as e:
-            yield _unreadable(look, rules.OFFSETS_EMPTY, e)
+            yield layout.unreadable(look, OFFSETS_EMPTY, e)
     before, newest = entries.get(last - 1), entries.get(last)
     if before and newest and newest.version == before.version == 1:
         wanted, found = len(before.offsets), len(newest.offsets)
         if found < wanted:
             place = f"{look.storage.uri}/offsets/{last}"
             detail = f"it names {found} of the {wanted} sources that batch {last - 1} has"
-            yield rules.OFFSETS_EMPTY.at(place, detail, repair=_repair(look))
+            yield OFFSETS_EMPTY.at(place, detail, repair=repair_command(look))
 
 
-def _unreadable(look: Look, rule: Rule, error: Corrupt | UnsupportedFormat) -> Finding:
-    place = error.place or look.storage.uri
-    if isinstance(error, UnsupportedFormat):
-        return rules.UNKNOWN_VERSION.at(place, error.message)
-    return rule.at(place, error.message, repair=_repair(look))
-
-
-def _repair(look: Look) -> str:
-    return f"sluicegate checkpoint repair {look.storage.uri}"
-
-
-_NO_OFFSET = "-"
 _COPY_AGAIN = Choice(
     "",
     "remove this copy: the checkpoint was being changed when it was made; finish or undo that in "
     "the original, then copy it again",
-    "sluicegate checkpoint relocate ORIGINAL NEW_DIR",
+    command("checkpoint", "relocate", "ORIGINAL", "NEW_DIR"),
     "nothing",
 )
 
 
-def mend_offsets(case: Case, finding: Finding) -> Remedy:
+@fixes(OFFSETS_EMPTY, OFFSETS_GAP, OFFSETS_BEHIND_COMMIT)
+def restore_offsets(case: Case, finding: Finding) -> Solution:
     """An offsets file that is empty, cut or missing: written anew where its content is known."""
-    batch = _batch(case, finding)
+    batch = case.batch_of(finding)
     if _is_barrier(case, batch):
         return (_COPY_AGAIN,)
     text = rewritten(case, batch)
     if text is not None:
         key = f"offsets/{batch}"
         edits = (put(key, text), *drop_sums(case.storage, key))
-        return Mend(
+        return Fix(
             f"write offsets/{batch} anew", "It says again what it said; nothing is lost.", edits
         )
     newest = case.look.last_batch
@@ -169,93 +243,13 @@ def mend_offsets(case: Case, finding: Finding) -> Remedy:
         told = f"Batch {batch} was never finished; it is planned anew from where {batch - 1} ended."
         if case.sink is None:
             told += " A sink that has got it already and recognises it by its number would skip it."
-        return Mend(f"remove offsets/{batch}", told, edits)
-    return _choices(case, batch)
-
-
-def mend_commit(case: Case, finding: Finding) -> Remedy:
-    """A commit that cannot be read: taken away, so that its batch runs again as after a crash."""
-    batch = _batch(case, finding)
-    if _entry(case, batch) is None and rewritten(case, batch) is None:
-        # What it would run again with is not known.
-        return _choices(case, batch)
-    edits = tuple(remove_with_sums(case.storage, f"commits/{batch}"))
-    return Mend(
-        f"remove commits/{batch}",
-        f"Batch {batch} runs again with the same input, as after a crash; a sink that recognises "
-        "batches skips it.",
-        edits,
-    )
-
-
-def mend_metadata(case: Case, _finding: Finding) -> Remedy:
-    """The file with the query id: only somebody who knows the id can mend it."""
-    if case.query_id is not None:
-        text = json.dumps({"id": case.query_id}, separators=(",", ":"))
-        edits = (put(METADATA, text), *drop_sums(case.storage, METADATA))
-        return Mend(f"write {METADATA}", f"The query's id is {case.query_id}.", edits)
-    repair = f"sluicegate checkpoint repair {quote(case.storage.uri)} --query-id UUID"
-    return (
-        Choice(
-            "",
-            "give the id that the query had",
-            repair,
-            "nothing; the driver's log has it: `id = …` where the query starts",
-        ),
-        Choice(
-            "",
-            "give a new id",
-            repair,
-            "sinks that recognise batches by query id and number (Delta) no longer do",
-        ),
-    )
-
-
-def mend_repartition(case: Case, finding: Finding) -> Remedy:
-    """The offsets of an offline repartition that failed before the state was rewritten."""
-    batch = _batch(case, finding)
-    edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
-    told = "The repartition did not happen; the query goes on with the partitions it had."
-    return Mend(f"remove offsets/{batch}", told, edits)
-
-
-def mend_left_sum(case: Case, finding: Finding) -> Remedy:
-    """The checksum of an entry that was deleted: it keeps Spark from writing the entry again."""
-    directory, _, name = case.key_of(finding).rpartition("/")
-    number = name.strip(".").partition(".")[0]
-    keys = [f"{directory}/.{number}.crc", f"{directory}/.{number}.compact.crc"]
-    edits = [Edit(Place.CHECKPOINT, key) for key in keys if case.storage.stat(key) is not None]
-    told = "Checksums of entries that are no longer there, which would stop the query."
-    return Mend(f"remove {directory}/.{number}.crc", told, tuple(edits))
-
-
-def mend_partitions(case: Case, _finding: Finding) -> Remedy:
-    """A partition count that was edited by hand: set back to what the batch before says."""
-    newest = case.look.last_batch
-    before = _entry(case, None if newest is None else newest - 1)
-    entry = _entry(case, newest)
-    if entry and before and before.partitions and before.partitions != entry.partitions:
-        conf = {**entry.conf, "spark.sql.shuffle.partitions": str(before.partitions)}
-        key = f"offsets/{entry.batch}"
-        text = render(entry, conf=conf)
-        return Mend(
-            f"set the partitions in offsets/{entry.batch} back to {before.partitions}",
-            f"As batch {before.batch} says; the state has that many.",
-            (put(key, text), *drop_sums(case.storage, key)),
-        )
-    return (
-        Choice(
-            "",
-            "restore the state of the missing partitions from a backup",
-            "",
-            "nothing; without it their keys are lost",
-        ),
-    )
+        return Fix(f"remove offsets/{batch}", told, edits)
+    return end_of_batch(case, batch)
 
 
 def rewritten(case: Case, batch: int) -> str | None:
     """The text of a lost offsets file, if every part of it is known; else None."""
-    before, after = _entry(case, batch - 1), _entry(case, batch + 1)
+    before, after = case.offsets_of(batch - 1), case.offsets_of(batch + 1)
     template = before or after
     if template is None:
         return None
@@ -264,7 +258,7 @@ def rewritten(case: Case, batch: int) -> str | None:
         text = _true_offset(case, batch, source.source, before, after)
         if text is None:
             return None
-        offsets.append(SourceOffset(source.source, None if text == _NO_OFFSET else text))
+        offsets.append(SourceOffset(source.source, None if text == NO_OFFSET else text))
     entry = OffsetEntry(
         batch=batch,
         version=template.version,
@@ -277,21 +271,24 @@ def rewritten(case: Case, batch: int) -> str | None:
     return render(entry)
 
 
-def render(entry: OffsetEntry, *, conf: object = None) -> str:
-    """The text of an entry of the offset log, as Spark writes it."""
-    fields = {
-        "batchWatermarkMs": entry.watermark_ms,
-        "batchTimestampMs": entry.timestamp_ms,
-        "conf": entry.conf if conf is None else conf,
-        **entry.extra,
-    }
-    lines = [f"v{entry.version}", json.dumps(fields, separators=(",", ":"))]
-    for each in entry.offsets:
-        if entry.version == 1:
-            lines.append(each.text or _NO_OFFSET)
-        elif each.text is not None:
-            lines.append(f"{each.source}:{each.text}")
-    return "\n".join(lines)
+def end_of_batch(case: Case, batch: int) -> tuple[Choice, ...]:
+    """What is left to do about a batch whose end offsets are not known."""
+    uri = case.storage.uri
+    return (
+        Choice(
+            "",
+            f"give the end offsets of batch {batch}, which the driver's log has (`endOffset`)",
+            command("checkpoint", "repair", uri, "--offsets", "FILE"),
+            "nothing",
+        ),
+        Choice(
+            "",
+            f"go back to the end of batch {batch - 1}",
+            command("checkpoint", "rollback", uri, "--to", batch - 1),
+            f"nothing in Spark's own file sink (--sink); other sinks get the rows of batch {batch} "
+            "twice, or skip them",
+        ),
+    )
 
 
 def _true_offset(
@@ -304,7 +301,7 @@ def _true_offset(
         return _given(case.positions, [each for each in (first, last) if each])
     if last and (batch + 1 in case.look.commits.batches or (first and first.text == last.text)):
         # What lies between is settled: the batch after it has been read, or nothing moved.
-        return last.text or _NO_OFFSET
+        return last.text or NO_OFFSET
     if kind is OffsetKind.FILE:
         number = _file_offset(case, batch, source, first, last)
         return None if number is None else json.dumps({"logOffset": number}, separators=(",", ":"))
@@ -344,32 +341,6 @@ def _watermark(case: Case, batch: int, template: OffsetEntry) -> int:
         return template.watermark_ms
 
 
-def _choices(case: Case, batch: int) -> tuple[Choice, ...]:
-    uri = quote(case.storage.uri)
-    return (
-        Choice(
-            "",
-            f"give the end offsets of batch {batch}, which the driver's log has (`endOffset`)",
-            f"sluicegate checkpoint repair {uri} --offsets FILE",
-            "nothing",
-        ),
-        Choice(
-            "",
-            f"go back to the end of batch {batch - 1}",
-            f"sluicegate checkpoint rollback {uri} --to {batch - 1}",
-            f"nothing in Spark's own file sink (--sink); other sinks get the rows of batch {batch} "
-            "twice, or skip them",
-        ),
-    )
-
-
-def _batch(case: Case, finding: Finding) -> int:
-    name = case.key_of(finding).rpartition("/")[2]
-    if not name.isdigit():
-        raise NotFound(f"{finding.place} is not a batch")
-    return int(name)
-
-
 def _is_barrier(case: Case, batch: int) -> bool:
     """Whether a file keeps Spark from a checkpoint that is changed half way."""
     try:
@@ -383,15 +354,6 @@ def _sink_has(case: Case, batch: int) -> bool:
         return False
     newest = list_log(case.sink, SINK_DIRECTORY).last
     return newest is not None and newest >= batch
-
-
-def _entry(case: Case, batch: int | None) -> OffsetEntry | None:
-    if batch is None or batch < 0:
-        return None
-    try:
-        return read_offsets(case.storage, batch)
-    except SluicegateError:
-        return None
 
 
 def _of(entry: OffsetEntry | None, source: str) -> SourceOffset | None:

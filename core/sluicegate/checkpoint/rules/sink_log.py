@@ -1,4 +1,4 @@
-"""Checks and fixes of a file sink's log and its files."""
+"""The file sink: its log, and the files that the log names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from shlex import quote
 from urllib.parse import unquote
 
-from sluicegate.checkpoint import rules
 from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.file_log import (
     SINK_DIRECTORY,
@@ -23,9 +21,10 @@ from sluicegate.checkpoint.format.file_log import (
     read_sink_files,
 )
 from sluicegate.checkpoint.format.log import LogListing, list_log
+from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import (
     Case,
-    Remedy,
+    Solution,
     compact_again,
     files_before,
     no_files,
@@ -39,20 +38,85 @@ from sluicegate.checkpoint.rules.source_log import check_growth
 from sluicegate.checkpoint.truncate import Log, expects_compact
 from sluicegate.checkpoint.view import Look, newest_batch
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.findings import Finding
+from sluicegate.findings import Finding, LogPattern, Severity, Site, fixes, rule
 from sluicegate.plan import Choice
 from sluicegate.storage import Storage
+from sluicegate.units import command
 
 _MOST_NAMED = 5
+_AUDIT_FIRST = (
+    "Readers may be missing rows already: audit that first. The lost entry can be rebuilt from "
+    "the part files that no entry names."
+)
+_AUDIT = "audit {checkpoint} --sink {sink}"
+
+SINK_LOG_GAP = rule(
+    "SG-SINK-LOG-GAP",
+    Severity.ERROR,
+    "an entry of the file sink's log is missing or cut",
+    "Readers of the output silently drop the rows of that batch, and the query dies at the next "
+    "compaction. The entry can be rebuilt from the part files that no entry names.",
+    LogPattern(
+        _AUDIT_FIRST,
+        _AUDIT,
+        texts=(
+            rf"(?:{layout.UNREADABLE_LOG}|{layout.BATCH_NOT_FOUND})/_spark_metadata/",
+            r"/_spark_metadata/\d{1,19}\.compact doesn't exist",
+        ),
+        family=layout.LOG_FAMILY,
+    ),
+    LogPattern(
+        _AUDIT_FIRST,
+        _AUDIT,
+        texts=(*layout.JSON_CUT, r"Incomplete log file"),
+        sites=(Site.SINK,),
+        family=layout.LOG_FAMILY,
+    ),
+)
+SINK_NO_LOG = rule(
+    "SG-SINK-NO-LOG",
+    Severity.WARNING,
+    "the sink directory has no file sink log",
+    "There is no `_spark_metadata` in it: it is not the output of Spark's file sink, but of "
+    "another kind of sink, or a wrong path; or the log was removed, and readers then also see the "
+    "files of failed batches.",
+)
+SINK_UNLISTED = rule(
+    "SG-SINK-UNLISTED",
+    Severity.WARNING,
+    "the output holds files that the sink's log does not name",
+    "Spark's readers do not see their rows. After a failed batch that is right; if an entry was "
+    "lost, rows are missing.",
+)
+SINK_MISSING_FILE = rule(
+    "SG-SINK-MISSING-FILE",
+    Severity.ERROR,
+    "the sink's log names a file that is not there",
+    "Readers of the output fail or lose the rows of that file.",
+)
+SINK_AHEAD = rule(
+    "SG-SINK-AHEAD",
+    Severity.ERROR,
+    "the sink has committed batches that the checkpoint does not know",
+    "The query will use those batch ids again, and the sink will skip them as already written: "
+    "rows are lost without a word. This follows a fresh checkpoint into an old sink, or a rollback "
+    "without its sink.",
+)
+
+
+def check(case: Case) -> Iterator[Finding]:
+    """The sink, if it is known."""
+    if case.sink is not None:
+        yield from check_sink(case.look, case.sink)
 
 
 def check_sink(look: Look, sink: Storage) -> Iterator[Finding]:
     """The sink's log must be whole, know no future batch, and name all and only its files."""
     listing = list_log(sink, SINK_DIRECTORY)
     if not listing.exists:
-        yield rules.SINK_NO_LOG.at(sink.uri)
+        yield SINK_NO_LOG.at(sink.uri)
         return
-    repair = f"sluicegate checkpoint repair {look.storage.uri} --sink {sink.uri}"
+    repair = command("checkpoint", "repair", look.storage.uri, "--sink", sink.uri)
     yield from _check_batches(look, sink, listing, repair)
     yield from check_growth(sink, SINK_DIRECTORY, listing)
     yield from _check_files(look, sink, listing, repair)
@@ -63,7 +127,7 @@ def _check_batches(
 ) -> Iterator[Finding]:
     directory = f"{sink.uri}/{SINK_DIRECTORY}"
     for number in missing_files(listing)[:_MOST_NAMED]:
-        yield rules.SINK_LOG_GAP.at(f"{directory}/{number}", repair=repair)
+        yield SINK_LOG_GAP.at(f"{directory}/{number}", repair=repair)
     last = -1 if listing.last is None else listing.last
     # Without any offsets that is the finding, and this would only follow from it. And a running
     # job may have planned further batches since the offsets were listed.
@@ -71,10 +135,10 @@ def _check_batches(
         planned = newest_batch(look.storage)
         if last > planned:
             detail = f"the sink has batch {last}, the checkpoint's newest is {planned}"
-            yield rules.SINK_AHEAD.at(directory, detail)
+            yield SINK_AHEAD.at(directory, detail)
     if look.last_commit is not None and last < look.last_commit:
         detail = f"batch {look.last_commit} is committed, but the sink's newest is {last}"
-        yield rules.SINK_LOG_GAP.at(f"{directory}/{look.last_commit}", detail, repair=repair)
+        yield SINK_LOG_GAP.at(f"{directory}/{look.last_commit}", detail, repair=repair)
 
 
 def _check_files(look: Look, sink: Storage, listing: LogListing, repair: str) -> Iterator[Finding]:
@@ -87,12 +151,12 @@ def _check_files(look: Look, sink: Storage, listing: LogListing, repair: str) ->
         except NotFound:
             continue
         except UnsupportedFormat as e:
-            yield rules.UNKNOWN_VERSION.at(f"{sink.uri}/{key}", e.message)
+            yield layout.UNKNOWN_VERSION.at(f"{sink.uri}/{key}", e.message)
         except Corrupt as e:
-            yield rules.SINK_LOG_GAP.at(f"{sink.uri}/{key}", e.message, repair=repair)
+            yield SINK_LOG_GAP.at(f"{sink.uri}/{key}", e.message, repair=repair)
     if named.elsewhere:
         detail = f"{named.elsewhere} entries point elsewhere, such as {named.sample}"
-        yield rules.PATHS_MOVED.at(f"{sink.uri}/{SINK_DIRECTORY}", detail)
+        yield layout.PATHS_MOVED.at(f"{sink.uri}/{SINK_DIRECTORY}", detail)
     named.freeze()
     yield from _check_unlisted(look, sink, listing, named)
     yield from _check_missing(sink, listing, named)
@@ -157,7 +221,7 @@ def _check_unlisted(
             count += 1
             sample = min(sample or file, file)
     if count:
-        yield rules.SINK_UNLISTED.at(sink.uri, f"{count} files, such as {sample}")
+        yield SINK_UNLISTED.at(sink.uri, f"{count} files, such as {sample}")
 
 
 def _check_missing(sink: Storage, listing: LogListing, named: _Named) -> Iterator[Finding]:
@@ -172,7 +236,7 @@ def _check_missing(sink: Storage, listing: LogListing, named: _Named) -> Iterato
             continue
         there = "is not there" if found is None else f"has {found.size} bytes"
         detail = f"the sink's log names it with {entry.size} bytes; it {there}"
-        yield rules.SINK_MISSING_FILE.at(f"{sink.uri}/{file}", detail)
+        yield SINK_MISSING_FILE.at(f"{sink.uri}/{file}", detail)
         told += 1
         if told == _MOST_NAMED:
             return
@@ -221,16 +285,17 @@ _PART = re.compile(r"part-(\d+)-[0-9a-f-]{36}")
 _NAME = re.compile(r"(?P<number>\d+)(?P<compact>\.compact)?")
 
 
-def mend_sink_ahead(case: Case, _finding: Finding) -> Remedy:
+@fixes(SINK_AHEAD)
+def choose_history(case: Case, _finding: Finding) -> Solution:
     """A sink with batches that the checkpoint does not know: two stories, so a person decides."""
     newest = case.look.last_batch
-    uri = quote(case.storage.uri)
-    sink = quote(case.sink.uri) if case.sink is not None else "SINK"
+    uri = case.storage.uri
+    sink = "SINK" if case.sink is None else case.sink.uri
     return (
         Choice(
             "",
             "the checkpoint was rolled back without its sink: roll the sink's log back, too",
-            f"sluicegate checkpoint rollback {uri} --to {newest} --sink {sink}",
+            command("checkpoint", "rollback", uri, "--to", str(newest), "--sink", sink),
             "what the later batches wrote is no longer seen; they write it again",
         ),
         Choice(
@@ -242,7 +307,8 @@ def mend_sink_ahead(case: Case, _finding: Finding) -> Remedy:
     )
 
 
-def mend_sink_gap(case: Case, finding: Finding) -> Remedy:
+@fixes(SINK_LOG_GAP)
+def rebuild_sink_entry(case: Case, finding: Finding) -> Solution:
     """An entry of the sink's log that is lost or cut: rebuilt from files that no entry names."""
     sink = case.sink
     name = case.key_of(finding).rpartition("/")[2]

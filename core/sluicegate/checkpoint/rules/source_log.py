@@ -1,4 +1,4 @@
-"""Checks and fixes of the file source's log.
+"""The file source's log: which files it has read.
 
 An entry that a compact file above it repeats is taken from there. Otherwise it is worked out from
 the input files themselves: those that no entry names, and whose times fit. The plan names them,
@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from sluicegate.checkpoint import rules
 from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.file_log import (
     NEWEST_VERSION,
@@ -25,36 +24,95 @@ from sluicegate.checkpoint.format.file_log import (
 from sluicegate.checkpoint.format.log import LogListing, parse_version
 from sluicegate.checkpoint.format.offset_log import OffsetKind, read_offsets
 from sluicegate.checkpoint.paths import as_uri
+from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import (
     Case,
-    Mend,
-    Remedy,
+    Fix,
+    Solution,
     compact_again,
     files_before,
     no_files,
     other_files,
     read_entries,
     rendered,
+    repair_command,
     shown,
     write_entry,
 )
 from sluicegate.checkpoint.truncate import Log, cut_back, expects_compact
 from sluicegate.checkpoint.view import SOURCES, Look, newest_batch
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.findings import Finding
+from sluicegate.findings import Finding, LogPattern, Severity, Site, fixes, rule
 from sluicegate.storage import Storage
 
 LARGE_COMPACT = 64 * 1024 * 1024
 _TAIL = 64 * 1024
 _MOST_LOST = 5
 
+_KEEP_SOURCE_LOG = (
+    "Do not delete the source's log: it remembers which files were read. The lost entry can be "
+    "rebuilt from path, time and batch id."
+)
 
-def check_sources(look: Look, *, read_data: bool) -> Iterator[Finding]:
+SOURCE_LOG_GAP = rule(
+    "SG-SOURCE-LOG-GAP",
+    Severity.ERROR,
+    "an entry of the file source's log is missing or cut",
+    "The file source remembers which files it has read. Spark stops with `batch N doesn't exist` "
+    "or `N.compact doesn't exist`. The entry can be rebuilt from path, time and batch id.",
+    LogPattern(
+        _KEEP_SOURCE_LOG,
+        texts=(
+            rf"(?:{layout.UNREADABLE_LOG}|{layout.BATCH_NOT_FOUND})/sources/",
+            r"/sources/\S{1,200}\.compact doesn't exist",
+        ),
+        family=layout.LOG_FAMILY,
+    ),
+    LogPattern(
+        _KEEP_SOURCE_LOG,
+        texts=(
+            layout.NO_BATCH,
+            r"\bbatches \((?P<first>\d{1,19}), ",
+            r"Incomplete log file",
+            *layout.JSON_CUT,
+        ),
+        sites=(Site.SOURCE,),
+        family=layout.LOG_FAMILY,
+    ),
+)
+SOURCE_LOG_AHEAD = rule(
+    "SG-SOURCE-LOG-AHEAD",
+    Severity.ERROR,
+    "the file source's log is ahead of the offsets",
+    "An offsets file was deleted and the source's log was not trimmed. The next batch merges those "
+    "files, and if the sink has already committed that batch id, their rows are lost without a "
+    "word. Trim the source's log to the newest offset.",
+    follows=("SG-OFFSETS-BEHIND-COMMIT",),
+)
+SOURCE_LOG_UNPLANNED = rule(
+    "SG-SOURCE-LOG-UNPLANNED",
+    Severity.WARNING,
+    "the file source's log has entries that no batch has planned",
+    "Normal after a crash while a batch was being planned: the next batch takes those files along. "
+    "But if an offsets file was deleted by hand and the sink already has that batch, their rows "
+    "will be lost; give the sink to be sure.",
+)
+COMPACT_GROWTH = rule(
+    "SG-COMPACT-GROWTH",
+    Severity.WARNING,
+    "a compact log file is growing large",
+    "File sources and sinks carry every file they ever saw into each compact file, so batches "
+    "become slower over time. Source: set maxFileAge; sink: `retention`, or another table format.",
+)
+
+
+def check(case: Case) -> Iterator[Finding]:
     """Every file source's log must reach exactly as far as the newest offset says."""
+    look = case.look
     for name, offset in _newest_file_offsets(look).items():
         listing = look.sources.get(name, LogListing(exists=False))
         yield from _check_reach(look, name, listing, offset)
-        yield from _check_files(look, name, listing, read_data=read_data)
+        yield from _check_files(look, name, listing, read_data=case.read_data)
         yield from check_growth(look.storage, f"{SOURCES}/{name}", listing)
 
 
@@ -67,7 +125,7 @@ def check_growth(storage: Storage, directory: str, listing: LogListing) -> Itera
     if found and found.size > LARGE_COMPACT:
         from sluicegate import units
 
-        yield rules.COMPACT_GROWTH.at(f"{storage.uri}/{key}", f"it has {units.size(found.size)}")
+        yield COMPACT_GROWTH.at(f"{storage.uri}/{key}", f"it has {units.size(found.size)}")
 
 
 def check_entries(storage: Storage, key: str) -> str | None:
@@ -105,49 +163,50 @@ def _newest_file_offsets(look: Look) -> dict[str, int]:
 def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Iterator[Finding]:
     directory = f"{look.storage.uri}/{SOURCES}/{name}"
     last = -1 if listing.last is None else listing.last
-    repair = f"sluicegate checkpoint repair {look.storage.uri}"
+    repair = repair_command(look)
     lost = [number for number in missing_files(listing) if int(number) <= offset]
     lost += [str(number) for number in range(last + 1, min(offset, last + _MOST_LOST) + 1)]
     for number in lost[:_MOST_LOST]:
         detail = f"entry {number} is missing; the offsets need entries up to {offset}"
-        yield rules.SOURCE_LOG_GAP.at(f"{directory}/{number}", detail, repair=repair)
+        yield SOURCE_LOG_GAP.at(f"{directory}/{number}", detail, repair=repair)
     if last > offset and look.last_batch in (None, newest_batch(look.storage)):
         detail = f"its newest entry is {last}, but the newest offset is {offset}"
         newest = -1 if look.last_batch is None else look.last_batch
         removed = {*look.offsets.deleted, *look.commits.deleted, *look.commits.batches}
         # A crash between the source's log and the offsets leaves it ahead, too: Spark merges that.
         if any(batch > newest for batch in removed):
-            yield rules.SOURCE_LOG_AHEAD.at(directory, detail, repair=repair)
+            yield SOURCE_LOG_AHEAD.at(directory, detail, repair=repair)
         else:
-            yield rules.SOURCE_LOG_UNPLANNED.at(directory, detail)
+            yield SOURCE_LOG_UNPLANNED.at(directory, detail)
 
 
 def _check_files(
     look: Look, name: str, listing: LogListing, *, read_data: bool
 ) -> Iterator[Finding]:
-    repair = f"sluicegate checkpoint repair {look.storage.uri}"
+    repair = repair_command(look)
     for file in needed_files(listing):
         key = f"{SOURCES}/{name}/{file}"
         place = f"{look.storage.uri}/{key}"
         try:
             if file.endswith(".compact") and not read_data:
                 if fault := check_entries(look.storage, key):
-                    yield rules.SOURCE_LOG_GAP.at(place, fault, repair=repair)
+                    yield SOURCE_LOG_GAP.at(place, fault, repair=repair)
                 continue
             for _ in read_source_files(look.storage, key):
                 pass
         except NotFound:
             continue
         except UnsupportedFormat as e:
-            yield rules.UNKNOWN_VERSION.at(place, e.message)
+            yield layout.UNKNOWN_VERSION.at(place, e.message)
         except Corrupt as e:
-            yield rules.SOURCE_LOG_GAP.at(place, e.message, repair=repair)
+            yield SOURCE_LOG_GAP.at(place, e.message, repair=repair)
 
 
 _NAME = re.compile(r"(?P<number>\d+)(?P<compact>\.compact)?")
 
 
-def mend_source_ahead(case: Case, finding: Finding) -> Remedy:
+@fixes(SOURCE_LOG_AHEAD)
+def cut_source_log(case: Case, finding: Finding) -> Solution:
     """A source log that is ahead of the newest offset: cut back to it."""
     name = case.key_of(finding).removeprefix(f"{SOURCES}/").partition("/")[0]
     newest = case.look.last_batch
@@ -158,10 +217,11 @@ def mend_source_ahead(case: Case, finding: Finding) -> Remedy:
     log = Log(case.storage, Place.CHECKPOINT, f"{SOURCES}/{name}", listing)
     edits = tuple(cut_back(log, offset, numbered=True))
     told = "The files it named are found again by the next batches, as new ones."
-    return Mend(f"cut {SOURCES}/{name} back to {offset}", told, edits)
+    return Fix(f"cut {SOURCES}/{name} back to {offset}", told, edits)
 
 
-def mend_source_gap(case: Case, finding: Finding) -> Remedy:
+@fixes(SOURCE_LOG_GAP)
+def rebuild_source_entry(case: Case, finding: Finding) -> Solution:
     """An entry of a source log that is lost or cut."""
     directory, _, name = case.key_of(finding).rpartition("/")
     source = directory.rpartition("/")[2]
@@ -255,13 +315,8 @@ def _planned_ms(case: Case, source: str, number: int) -> int | None:
 
 
 def _offset_of(case: Case, batch: int | None, source: str) -> int | None:
-    if batch is None:
-        return None
-    try:
-        entry = read_offsets(case.storage, batch)
-    except SluicegateError:
-        return None
-    for each in entry.offsets:
+    entry = case.offsets_of(batch)
+    for each in entry.offsets if entry else ():
         if each.source == source and each.kind is OffsetKind.FILE:
             return each.number
     return None

@@ -1,26 +1,192 @@
-"""Checks of the state stores: can the next start load them, and is nothing of the future there?"""
+"""The state stores: can the next start load them, and is nothing of the future there?"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from sluicegate.checkpoint import rules
+from sluicegate.checkpoint.file_edits import drop_sums, put, remove_with_sums
 from sluicegate.checkpoint.format.commit_log import CommitEntry
-from sluicegate.checkpoint.format.offset_log import OffsetEntry, read_offsets
+from sluicegate.checkpoint.format.offset_log import PARTITIONS, OffsetEntry, read_offsets, render
 from sluicegate.checkpoint.format.operators import STATE, Operator, read_operator
 from sluicegate.checkpoint.format.rocksdb import shared_faults
 from sluicegate.checkpoint.format.state_data import StateKind
 from sluicegate.checkpoint.format.state_store import Chain
+from sluicegate.checkpoint.rules import layout
+from sluicegate.checkpoint.rules.fixes import (
+    Case,
+    Fix,
+    Solution,
+    go_back,
+    repair_command,
+    rollback_command,
+)
 from sluicegate.checkpoint.stores import StateStore, committed_ids, find_stores, load_chain
 from sluicegate.checkpoint.view import Look, Standing, newest_batch
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.findings import Finding
+from sluicegate.findings import (
+    VERIFY_DATA,
+    Finding,
+    LogPattern,
+    Severity,
+    Site,
+    fixes,
+    rule,
+)
+from sluicegate.plan import Choice
+from sluicegate.units import command
 
 _SCHEMA_BYTES = 1 << 20
 _MOST_NAMED = 5
 # No field at all, or the one of type void that a limit has.
 _NO_KEY = re.compile(rb'\[\]|\[\{"name":"\w{1,99}","type":"void"')
+STATE_FAMILY = "state"
+_NO_FILE = r"(?:FileNotFoundException|NoSuchFileException|NoSuchKey|No such file)"
+# Partition 0 is in every query: its absence says nothing about the number of partitions.
+_NO_FIRST_VERSION = (
+    rf"(?:Error reading|{_NO_FILE}).{{1,1024}}/state/\d{{1,9}}/[1-9]\d{{0,8}}/"
+    r"(?:[A-Za-z][\w-]{0,99}/)?1\.(?:delta|changelog)"
+)
+_ROLL_BACK = (
+    "Have all state files decoded: that finds the last batch whose state still loads, to which "
+    "the checkpoint can be rolled back."
+)
+
+REPARTITION_HALF_DONE = rule(
+    "SG-REPARTITION-HALF-DONE",
+    Severity.ERROR,
+    "an offline repartition was not finished",
+    "Spark's own repartition wrote the next offsets file with a new partition count and then "
+    "failed before the state was rewritten (it cannot rewrite the HDFS provider's state). Delete "
+    "that offsets file.",
+    LogPattern(
+        "With the job down, that one offsets file must go; then the job starts with the partitions "
+        "it had.",
+        classes=(
+            "STREAMING_UNFINISHED_REPARTITION_DETECTED",
+            "STATE_REPARTITION_INVALID_CHECKPOINT",
+        ),
+    ),
+)
+STATE_CORRUPT = rule(
+    "SG-STATE-CORRUPT",
+    Severity.ERROR,
+    "a state file is damaged",
+    "Its content does not decode to the end (`Stream is corrupted`, `EOFException`). Roll back to "
+    "the last batch whose state loads.",
+    LogPattern(
+        _ROLL_BACK,
+        VERIFY_DATA,
+        classes=(
+            "CANNOT_READ_DELTA_FILE_KEY_SIZE",
+            "CANNOT_READ_SNAPSHOT_FILE_KEY_SIZE",
+            "CANNOT_READ_SNAPSHOT_FILE_VALUE_SIZE",
+            "CANNOT_READ_CHECKPOINT",
+            "UNEXPECTED_FILE_SIZE",
+            "AUTO_SNAPSHOT_REPAIR_FAILED",
+            "STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED",
+        ),
+        texts=(
+            r"Error reading (?:delta|snapshot) file \S{1,1024} of .{1,999}(?:key|value) size",
+            r"Copied \S{1,1024} to .{1,999}, expected \d{1,19} bytes, found \d{1,19} bytes",
+            r"RocksDBException: (?:Corruption|block checksum mismatch|Bad table magic number)",
+        ),
+        family=STATE_FAMILY,
+    ),
+    LogPattern(
+        _ROLL_BACK,
+        VERIFY_DATA,
+        texts=(
+            r"Stream is corrupted",
+            r"\b(?:LZ4|EOF|Zip|Mapping|ZstdIO)Exception",
+            r"exception: Stream ended prematurely",
+            r"NoSuchFileException: \S{1,1024}/metadata",
+        ),
+        sites=(Site.STATE, Site.SCHEMA),
+        bare=True,
+        family=STATE_FAMILY,
+    ),
+    LogPattern(
+        "The log does not say why the state cannot be loaded; look for `Caused by` in the "
+        "executors' logs. Verify finds missing and damaged state files without them.",
+        VERIFY_DATA,
+        classes=("CANNOT_LOAD_STATE_STORE",),
+        texts=(r"An error occurred during loading state",),
+        weak=True,
+        wraps=True,
+        family=STATE_FAMILY,
+        also=("SG-STATE-MISSING",),
+    ),
+)
+PARTITIONS_CHANGED = rule(
+    "SG-PARTITIONS-CHANGED",
+    Severity.ERROR,
+    "the number of shuffle partitions does not match the state",
+    "The offset log's `spark.sql.shuffle.partitions` differs from the partitions the state has. "
+    "More partitions make Spark fail; fewer silently lose rows.",
+    LogPattern(
+        "This partition has no state at all. Either spark.sql.shuffle.partitions was raised in "
+        "the offset log by hand, or the partition's directory is lost, or another state store "
+        "provider wrote it: verify tells which.",
+        texts=(_NO_FIRST_VERSION,),
+        weak=True,
+        family=STATE_FAMILY,
+        also=("SG-STATE-MISSING", "SG-COMMIT-EMPTY"),
+    ),
+)
+STATE_MISSING = rule(
+    "SG-STATE-MISSING",
+    Severity.ERROR,
+    "a state file is missing that the next start needs",
+    "The state of the last committed batch cannot be loaded (`CANNOT_LOAD_STATE_STORE`): a delta, "
+    "changelog, zip or SST file of its chain is gone, and no newer snapshot covers it. Roll back "
+    "to the last batch whose state loads.",
+    LogPattern(
+        "Restore the file from a backup if there is one. Otherwise roll back to the last batch "
+        "whose state loads, which verify finds.",
+        classes=(
+            "CANNOT_READ_DELTA_FILE_NOT_EXISTS",
+            "CANNOT_READ_MISSING_SNAPSHOT_FILE",
+            "CANNOT_READ_STREAMING_STATE_FILE",
+            "CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT",
+            "INVALID_CHECKPOINT_LINEAGE",
+            "SNAPSHOT_PARTITION_ID_NOT_FOUND",
+        ),
+        texts=(
+            r"Error reading (?:delta|snapshot|streaming state) file .{1,2048} does not exist",
+            rf"{_NO_FILE}.{{1,1024}}/state/\d{{1,9}}/\d{{1,9}}/",
+        ),
+        family=STATE_FAMILY,
+    ),
+    LogPattern(
+        "If state/ was deleted, restore it from a backup. If the query was given a stateful "
+        "operator that it did not have before, it needs a fresh checkpoint.",
+        classes=("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",),
+        family=STATE_FAMILY,
+        also=("SG-QUERY-OPERATORS",),
+    ),
+)
+STATE_AHEAD = rule(
+    "SG-STATE-AHEAD",
+    Severity.ERROR,
+    "there is state of batches that the log does not have",
+    "Left from a rollback that did not remove it. All looks right until a later restart loads a "
+    "stale snapshot of the abandoned timeline and counts twice. State files above the newest batch "
+    "must go (state format 1; format 2 is immune).",
+    follows=("SG-OFFSETS-BEHIND-COMMIT",),
+)
+STATE_METADATA = rule(
+    "SG-STATE-METADATA",
+    Severity.WARNING,
+    "the description of a stateful operator is damaged",
+    "The metadata file of an operator cannot be read, or a schema file that it names is not there. "
+    "Spark compares it with the query when it starts.",
+)
+
+
+def check(case: Case) -> Iterator[Finding]:
+    """Everything about state that can be told without decoding it."""
+    yield from check_state(case.look)
 
 
 def check_state(look: Look) -> Iterator[Finding]:
@@ -69,11 +235,11 @@ def check_loadable(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
         try:
             found = load_chain(look.storage, store, version, commit)
         except SluicegateError as e:
-            yield rules.STATE_CORRUPT.at(place, e.message, repair=_rollback(look))
+            yield STATE_CORRUPT.at(place, e.message, repair=rollback_command(look))
             continue
         for missing in found.missing:
             detail = f"version {version} needs {missing}"
-            yield rules.STATE_MISSING.at(f"{place}/{missing}", detail, repair=_rollback(look))
+            yield STATE_MISSING.at(f"{place}/{missing}", detail, repair=rollback_command(look))
         yield from _check_chain_files(look, store, found)
 
 
@@ -88,7 +254,7 @@ def _check_absent(
     expected = range(min(max(known, default=-1) + 1, len(known) + _MOST_NAMED))
     for operator in [number for number in expected if number not in operators][:_MOST_NAMED]:
         place = f"{look.storage.uri}/{STATE}/{operator}"
-        yield rules.STATE_MISSING.at(place, "the operator has no state", repair=_rollback(look))
+        yield STATE_MISSING.at(place, "the operator has no state", repair=rollback_command(look))
     for operator in sorted(operators):
         names = {name for o, _, name in there if o == operator}
         names |= {store.name for store in _operator(look, operator).stores}
@@ -97,7 +263,7 @@ def _check_absent(
             for name in sorted(names - {n for o, p, n in there if (o, p) == (operator, partition)}):
                 place = f"{look.storage.uri}/{STATE}/{operator}/{partition}/{name}"
                 detail = "the store is missing, which other partitions have"
-                yield rules.STATE_MISSING.at(place, detail, repair=_rollback(look))
+                yield STATE_MISSING.at(place, detail, repair=rollback_command(look))
 
 
 def _check_chain_files(look: Look, store: StateStore, found: Chain) -> Iterator[Finding]:
@@ -107,7 +273,7 @@ def _check_chain_files(look: Look, store: StateStore, found: Chain) -> Iterator[
         place = f"{look.storage.uri}/{key}"
         stat = look.storage.stat(key)
         if stat is not None and stat.size == 0:
-            yield rules.STATE_CORRUPT.at(place, "the file is empty", repair=_rollback(look))
+            yield STATE_CORRUPT.at(place, "the file is empty", repair=rollback_command(look))
         elif file.kind is StateKind.ZIP:
             yield from _check_zip(look, store, file.name)
 
@@ -119,13 +285,13 @@ def _check_zip(look: Look, store: StateStore, name: str) -> Iterator[Finding]:
     except NotFound:
         return
     except UnsupportedFormat as e:
-        yield rules.UNKNOWN_VERSION.at(place, e.message)
+        yield layout.UNKNOWN_VERSION.at(place, e.message)
         return
     except Corrupt as e:
-        yield rules.STATE_CORRUPT.at(place, e.message, repair=_rollback(look))
+        yield STATE_CORRUPT.at(place, e.message, repair=rollback_command(look))
         return
     for fault in faults:
-        yield rules.STATE_MISSING.at(place, fault, repair=_rollback(look))
+        yield STATE_MISSING.at(place, fault, repair=rollback_command(look))
 
 
 def _check_ahead(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
@@ -141,8 +307,8 @@ def _check_ahead(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
                 continue
             detail = f"version {newest} is there; batch {look.last_batch} ends with {allowed}"
             place = f"{look.storage.uri}/{store.directory}"
-            repair = f"sluicegate checkpoint repair {look.storage.uri}"
-            yield rules.STATE_AHEAD.at(place, detail, repair=repair)
+            repair = repair_command(look)
+            yield STATE_AHEAD.at(place, detail, repair=repair)
 
 
 def _check_partitions(
@@ -163,11 +329,11 @@ def _check_partitions(
             continue
         if extra := sorted(p for p in current if p >= partitions):
             detail = f"the log says {partitions}, but partition {extra[-1]} has current state"
-            yield rules.PARTITIONS_CHANGED.at(place, detail)
+            yield PARTITIONS_CHANGED.at(place, detail)
         absent = next((n for n, p in enumerate(sorted(present)) if n != p), len(present))
         if absent < partitions:
             detail = f"the log says {partitions}, but there is no state of partition {absent}"
-            yield rules.PARTITIONS_CHANGED.at(place, detail)
+            yield PARTITIONS_CHANGED.at(place, detail)
 
 
 def _is_keyless(look: Look, operator: int) -> bool:
@@ -190,15 +356,15 @@ def _half_done_repartition(look: Look) -> Finding | None:
         return None
     detail = f"from {before.partitions} to {newest.partitions} partitions, in an unfinished batch"
     place = f"{look.storage.uri}/offsets/{newest.batch}"
-    repair = f"sluicegate checkpoint repair {look.storage.uri}"
-    return rules.REPARTITION_HALF_DONE.at(place, detail, repair=repair)
+    repair = repair_command(look)
+    return REPARTITION_HALF_DONE.at(place, detail, repair=repair)
 
 
 def _check_temporary(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
     left = [f"{s.directory}/{name}" for s in stores for name in s.listing.temporary]
     if left:
         detail = f"{len(left)} files, such as {left[0]}"
-        yield rules.TEMPORARY_FILES.at(f"{look.storage.uri}/{STATE}", detail)
+        yield layout.TEMPORARY_FILES.at(f"{look.storage.uri}/{STATE}", detail)
 
 
 def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
@@ -209,8 +375,8 @@ def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
         moved = [path for path in paths if not any(f"{h}/{STATE}/" in path for h in heres)]
         if moved:
             place = f"{look.storage.uri}/{STATE}/{operator.id}/_metadata"
-            repair = f"sluicegate checkpoint relocate {look.storage.uri} NEW_DIR"
-            yield rules.PATHS_MOVED.at(place, f"it refers to {moved[0]}", repair=repair)
+            repair = command("checkpoint", "relocate", look.storage.uri, "NEW_DIR")
+            yield layout.PATHS_MOVED.at(place, f"it refers to {moved[0]}", repair=repair)
 
 
 def _check_descriptions(look: Look) -> Iterator[Finding]:
@@ -219,16 +385,16 @@ def _check_descriptions(look: Look) -> Iterator[Finding]:
         try:
             found = read_operator(look.storage, operator)
         except UnsupportedFormat as e:
-            yield rules.UNKNOWN_VERSION.at(place, e.message)
+            yield layout.UNKNOWN_VERSION.at(place, e.message)
             continue
         except Corrupt as e:
-            yield rules.STATE_METADATA.at(place, e.message)
+            yield STATE_METADATA.at(place, e.message)
             continue
         for store in found.stores:
             for path in store.schema_paths:
                 _, _, inside = path.rpartition(f"/{STATE}/{operator}/")
                 if inside != path and look.storage.stat(f"{STATE}/{operator}/{inside}") is None:
-                    yield rules.STATE_METADATA.at(place, f"{path} is not there")
+                    yield STATE_METADATA.at(place, f"{path} is not there")
 
 
 def _operator(look: Look, operator: int) -> Operator:
@@ -247,5 +413,58 @@ def _offsets(look: Look, batch: int | None) -> OffsetEntry | None:
         return None
 
 
-def _rollback(look: Look) -> str:
-    return f"sluicegate checkpoint rollback {look.storage.uri} --to BATCH"
+@fixes(STATE_MISSING, STATE_CORRUPT)
+def restore_older_state(case: Case, _finding: Finding) -> Solution:
+    """State that does not load: only older state helps."""
+    return go_back(case)
+
+
+@fixes(STATE_AHEAD)
+def remove_state_ahead(case: Case, _finding: Finding) -> Solution:
+    """State of batches that the log does not have."""
+    # A commit above the newest offsets needs its state, should its offsets be written anew.
+    newest = [n for n in (case.look.last_batch, case.look.last_commit) if n is not None]
+    limit = max(newest, default=-2) + 1
+    keys = [
+        f"{store.directory}/{file.name}"
+        for store in find_stores(case.look)
+        for file in store.listing.files
+        if file.version > limit
+    ]
+    edits = tuple(edit for key in keys for edit in remove_with_sums(case.storage, key))
+    told = f"{len(keys)} files of an abandoned timeline, which a later restart would have loaded."
+    return Fix(f"remove state above version {limit}", told, edits)
+
+
+@fixes(REPARTITION_HALF_DONE)
+def remove_repartition(case: Case, finding: Finding) -> Solution:
+    """The offsets of an offline repartition that failed before the state was rewritten."""
+    batch = case.batch_of(finding)
+    edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
+    told = "The repartition did not happen; the query goes on with the partitions it had."
+    return Fix(f"remove offsets/{batch}", told, edits)
+
+
+@fixes(PARTITIONS_CHANGED)
+def restore_partitions(case: Case, _finding: Finding) -> Solution:
+    """A partition count that was edited by hand: set back to what the batch before says."""
+    newest = case.look.last_batch
+    before = case.offsets_of(None if newest is None else newest - 1)
+    entry = case.offsets_of(newest)
+    if entry and before and before.partitions and before.partitions != entry.partitions:
+        conf = {**entry.conf, PARTITIONS: str(before.partitions)}
+        key = f"offsets/{entry.batch}"
+        text = render(entry, conf=conf)
+        return Fix(
+            f"set the partitions in offsets/{entry.batch} back to {before.partitions}",
+            f"As batch {before.batch} says; the state has that many.",
+            (put(key, text), *drop_sums(case.storage, key)),
+        )
+    return (
+        Choice(
+            "",
+            "restore the state of the missing partitions from a backup",
+            "",
+            "nothing; without it their keys are lost",
+        ),
+    )

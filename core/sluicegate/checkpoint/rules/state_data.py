@@ -1,11 +1,11 @@
-"""Reading all state: every file decoded to its last byte, every checksum compared."""
+"""All state data: every file decoded to its last byte, every checksum compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sluicegate.checkpoint import rules
+from sluicegate.checkpoint.file_edits import drop_sums
 from sluicegate.checkpoint.format.checksums import (
     check_hidden,
     check_visible,
@@ -14,13 +14,57 @@ from sluicegate.checkpoint.format.checksums import (
 )
 from sluicegate.checkpoint.format.rocksdb import read_zip, shared_faults
 from sluicegate.checkpoint.format.state_data import StateKind, scan
-from sluicegate.checkpoint.format.state_store import Chain, StateFile
-from sluicegate.checkpoint.rules.state import needed_version
+from sluicegate.checkpoint.format.state_store import Chain, StateFile, parse_name
+from sluicegate.checkpoint.rules import layout, state
+from sluicegate.checkpoint.rules.fixes import Case, Fix, Solution, go_back, rollback_command
 from sluicegate.checkpoint.stores import StateStore, committed_ids, find_stores, load_chain
 from sluicegate.checkpoint.view import Look
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.findings import Finding
+from sluicegate.findings import VERIFY_DATA, Finding, LogPattern, Severity, fixes, rule
 from sluicegate.storage import Storage
+
+CRC_STALE = rule(
+    "SG-CRC-STALE",
+    Severity.ERROR,
+    "a file does not match the checksum beside it",
+    "The visible `X.crc` of state format 2 does not match X, and Spark stops on it. Either X is "
+    "damaged or the checksum is stale.",
+    LogPattern(
+        "If the file decodes to its end, the checksum beside it is stale and may go; if not, the "
+        "file is damaged, and the way out is a rollback.",
+        VERIFY_DATA,
+        classes=("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",),
+        family=state.STATE_FAMILY,
+    ),
+)
+CRC_HIDDEN = rule(
+    "SG-CRC-HIDDEN",
+    Severity.WARNING,
+    "a hidden Hadoop checksum does not match its file",
+    "Spark does not check `.X.crc` when it reads its logs, but does for SST files and ordinary "
+    "reads. The file was edited by hand, or it is damaged.",
+    LogPattern(
+        "If the file was edited by hand, its hidden `.crc` is stale and may go; if not, the file "
+        "is damaged, and the way out is a rollback.",
+        VERIFY_DATA,
+        texts=(r"ChecksumException: Checksum error: (?P<path>\S{1,1024})",),
+        family=state.STATE_FAMILY,
+    ),
+)
+STATE_OLD_DAMAGED = rule(
+    "SG-STATE-OLD-DAMAGED",
+    Severity.WARNING,
+    "a state file that the next start does not need is damaged",
+    "A newer snapshot covers it, or it belongs to older batches. The job starts; a rollback to "
+    "those batches would fail.",
+)
+STATE_TAIL = rule(
+    "SG-STATE-TAIL",
+    Severity.WARNING,
+    "a state file is damaged behind its last record",
+    "All records are there and Spark loads the file, because it does not look further. Something "
+    "has cut or overwritten its end, though, and may have touched other files.",
+)
 
 
 class ChainReader:
@@ -49,7 +93,7 @@ class ChainReader:
                 for fault in shared_faults(self._storage, store.directory, file.name):
                     return fault
             for finding in _check_sums(self._storage, store, file, place):
-                if self._check_sums and finding.code == rules.CRC_STALE.code:
+                if self._check_sums and finding.code == CRC_STALE.code:
                     return finding.detail
         except UnsupportedFormat:
             # A codec that is not known here cannot be judged; Spark may well read it.
@@ -105,11 +149,11 @@ def check_state_data(
             # One codec writes all files of a store; saying it once is enough.
             more = f" (and {len(not_judged) - 1} more files)" if len(not_judged) > 1 else ""
             place = f"{look.storage.uri}/{store.directory}"
-            yield rules.UNKNOWN_VERSION.at(place, not_judged[0] + more)
+            yield layout.UNKNOWN_VERSION.at(place, not_judged[0] + more)
 
 
 def _needed_files(look: Look, store: StateStore) -> set[StateFile]:
-    version = needed_version(look)
+    version = state.needed_version(look)
     if version is None:
         return set()
     commit = committed_ids(look, version - 1)
@@ -127,13 +171,13 @@ def _check_file(
     try:
         remark = _decode(storage, store, file, place)
         if remark:
-            yield rules.STATE_TAIL.at(place, remark)
+            yield STATE_TAIL.at(place, remark)
     except NotFound:
         return
     except Corrupt as e:
-        rule = rules.STATE_CORRUPT if is_needed else rules.STATE_OLD_DAMAGED
-        repair = f"sluicegate checkpoint rollback {storage.uri} --to BATCH" if is_needed else ""
-        yield rule.at(place, e.message, repair=repair)
+        found = state.STATE_CORRUPT if is_needed else STATE_OLD_DAMAGED
+        repair = rollback_command(look) if is_needed else ""
+        yield found.at(place, e.message, repair=repair)
     yield from _check_sums(storage, store, file, place)
 
 
@@ -150,10 +194,10 @@ def _check_sums(
     storage: Storage, store: StateStore, file: StateFile, place: str
 ) -> Iterator[Finding]:
     kinds = (
-        (file.name in store.listing.visible, visible_name, check_visible, rules.CRC_STALE),
-        (file.name in store.listing.hidden, hidden_name, check_hidden, rules.CRC_HIDDEN),
+        (file.name in store.listing.visible, visible_name, check_visible, CRC_STALE),
+        (file.name in store.listing.hidden, hidden_name, check_hidden, CRC_HIDDEN),
     )
-    for present, name_of, check, rule in kinds:
+    for present, name_of, check, found in kinds:
         if not present:
             continue
         sums = f"{store.directory}/{name_of(file.name)}"
@@ -165,4 +209,28 @@ def _check_sums(
         except Corrupt as e:
             fault = e.message
         if fault:
-            yield rule.at(place, fault)
+            yield found.at(place, fault)
+
+
+@fixes(CRC_STALE, CRC_HIDDEN)
+def remove_checksum(case: Case, finding: Finding) -> Solution:
+    """A checksum that does not match: it is stale if the file itself is sound."""
+    key = case.key_of(finding)
+    if _is_sound(case, key):
+        directory, _, name = key.rpartition("/")
+        stale = {f"{directory}/{hidden_name(name)}", f"{directory}/{visible_name(name)}"}
+        stale.add(f"{directory}/{hidden_name(visible_name(name))}")
+        edits = tuple(edit for edit in drop_sums(case.storage, key) if edit.key in stale)
+        return Fix(f"remove the checksum of {key}", "The file itself decodes to its end.", edits)
+    return go_back(case)
+
+
+def _is_sound(case: Case, key: str) -> bool:
+    """Whether a state file decodes to its end, whatever its checksums say."""
+    directory, _, name = key.rpartition("/")
+    file: StateFile | None = parse_name(name)
+    store = next((s for s in find_stores(case.look) if s.directory == directory), None)
+    if file is None or store is None:
+        return False
+    lone = Chain(file.version, None, (file,), ())
+    return ChainReader(case.storage, check_sums=False).fault(store, lone) is None

@@ -1,8 +1,8 @@
 """From a driver log, a stack trace or a pasted message to its cause and the command to type.
 
-`text` makes lines of whatever bytes there are; `reader` finds chains of exceptions in them, and
-`chain` the cause of each. What is recognised stands in tables: `logs` and `state` for damage of
-the checkpoint, `kafka` and `outside` for the rest. `facts` finds paths and ids.
+`text` makes lines of whatever bytes there are; `reader` finds chains of exceptions in them and the
+cause of each; `fields` finds paths and ids. What is recognised are the log patterns of rules: those
+of `checkpoint.rules`, and in `kafka` and `environment` those that only a log can tell.
 """
 
 from sluicegate.spark.explain.reader import Explanation, explain

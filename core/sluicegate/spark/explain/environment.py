@@ -1,12 +1,12 @@
 """Causes outside of the checkpoint: storage, memory, a changed query, the job's own function.
 
-Their rules are registered here, because only a log can tell them. Order counts, as in `logs`.
+Only a log can tell them, so they have log patterns and no checks. Of several patterns that fit
+one line, the first is taken: order counts.
 """
 
 from __future__ import annotations
 
-from sluicegate.findings import Severity, rule
-from sluicegate.spark.explain.patterns import LAST_RESORT, VERIFY, Cause, Site
+from sluicegate.findings import LAST_RESORT, LogPattern, Severity, Site, rule
 
 _INSPECT = "checkpoint inspect {checkpoint}"
 _OTHER_SOURCES = (
@@ -24,6 +24,12 @@ FULL = rule(
     "the disk or quota under the checkpoint is full",
     "Spark could not write a log or state file and the query ended. Files that were being written "
     "may be left empty or cut, and then stop the next start too.",
+    LogPattern(
+        "Make room first. Then have the checkpoint checked before the job is started: a file may "
+        "have been cut.",
+        texts=(r"No space left on device", r"Disk quota exceeded", r"QuotaExceededException"),
+        first=True,
+    ),
 )
 DENIED = rule(
     "SG-STORAGE-DENIED",
@@ -31,104 +37,7 @@ DENIED = rule(
     "the job may not read or write a file that it needs",
     "Permission denied, a read-only file system or an object store's refusal ended the query. "
     "Nothing is damaged by that: once the access is right, the job goes on where it stood.",
-)
-SCHEME = rule(
-    "SG-STORAGE-SCHEME",
-    Severity.ERROR,
-    "Spark has no file system for the checkpoint's address",
-    "The scheme is misspelt, or the library for it (hadoop-aws, hadoop-azure, …) is not among the "
-    "job's packages. The query did not start.",
-)
-MEMORY = rule(
-    "SG-RUNTIME-MEMORY",
-    Severity.ERROR,
-    "the job ran out of memory",
-    "The HDFS state store keeps all state in the executors' heap; RocksDB keeps it on local disk. "
-    "Nothing committed is lost: Spark runs the batch again.",
-)
-ROCKSDB = rule(
-    "SG-RUNTIME-ROCKSDB",
-    Severity.ERROR,
-    "RocksDB's native library cannot be loaded",
-    "It is unpacked into java.io.tmpdir and loaded from there: the directory is mounted noexec or "
-    "full, or the library does not fit the C library or processor. The checkpoint is not touched.",
-)
-BUSY = rule(
-    "SG-RUNTIME-STATE-BUSY",
-    Severity.WARNING,
-    "a state store was still held by another task",
-    "An earlier attempt of the same task had not let go of its RocksDB instance. Usually it passes "
-    "with the next start.",
-)
-SCHEMA = rule(
-    "SG-QUERY-STATE-SCHEMA",
-    Severity.ERROR,
-    "the query's keys or values no longer fit its state",
-    "Columns or types of a stateful operator were changed since the checkpoint was written. Spark "
-    "refuses to start rather than misread the state; the state itself is sound.",
-)
-OPERATORS = rule(
-    "SG-QUERY-OPERATORS",
-    Severity.ERROR,
-    "the query's stateful operators were changed",
-    "An aggregation, join or dropDuplicates was added, removed or exchanged since the checkpoint "
-    "was written. Spark refuses to start; the state itself is sound.",
-)
-SETTINGS = rule(
-    "SG-QUERY-SETTINGS",
-    Severity.ERROR,
-    "a setting was changed that a checkpoint fixes for ever",
-    "The state store's provider, format or layout is chosen when a checkpoint is made. Spark "
-    "refuses to start with another one.",
-)
-SOURCES = rule(
-    "SG-QUERY-SOURCES",
-    Severity.ERROR,
-    "the query's sources are not those of the checkpoint",
-    "A source was added, removed or replaced by one of another kind since the checkpoint was "
-    "written. Spark matches offsets to sources by their place and refuses to start.",
-)
-SINK = rule(
-    "SG-QUERY-SINK",
-    Severity.ERROR,
-    "the sink cannot go on from a checkpoint",
-    "The memory and console sinks keep nothing, so Spark refuses to start them on a checkpoint "
-    "that has batches. Deleting its offsets, as Spark suggests, forgets the position.",
-)
-PARTLY_READ = rule(
-    "SG-QUERY-BATCH-PARTLY-READ",
-    Severity.ERROR,
-    "foreachBatch did not read its whole batch",
-    "show(), limit() or take() inside foreachBatch leave partitions unread, whose state is then "
-    "not written. Spark 4.1 and later refuse to commit such a batch.",
-)
-FUNCTION = rule(
-    "SG-QUERY-FUNCTION",
-    Severity.ERROR,
-    "the job's own function raised an error",
-    "The function given to foreachBatch or foreach, or a stateful processor, failed. The batch is "
-    "not committed, and Spark runs it again at the next start: what the function had already "
-    "written is written twice unless it looks at the batch id.",
-)
-INPUT = rule(
-    "SG-INPUT-MISSING",
-    Severity.ERROR,
-    "an input file or directory is gone",
-    "A file that the source has listed was deleted or moved before it was read, or the directory "
-    "it reads is not there. Spark stops at each start until it is back; rows of files that stay "
-    "away are lost.",
-)
-
-OUTSIDE_CAUSES = (
-    Cause(
-        FULL,
-        "Make room first. Then have the checkpoint checked before the job is started: a file may "
-        "have been cut.",
-        texts=(r"No space left on device", r"Disk quota exceeded", r"QuotaExceededException"),
-        first=True,
-    ),
-    Cause(
-        DENIED,
+    LogPattern(
         "Compare the owner and mode of the path with the user the job runs as, or the bucket's "
         "policy with its role; then start the job again.",
         texts=(
@@ -139,15 +48,20 @@ OUTSIDE_CAUSES = (
         ),
         first=True,
     ),
-    Cause(
-        DENIED,
+    LogPattern(
         "See whether the checkpoint's place can be written, then start the job again.",
         classes=("STREAMING_CHECKPOINT_LOG_WRITE_FAILURE",),
         weak=True,
         first=True,
     ),
-    Cause(
-        SCHEME,
+)
+SCHEME = rule(
+    "SG-STORAGE-SCHEME",
+    Severity.ERROR,
+    "Spark has no file system for the checkpoint's address",
+    "The scheme is misspelt, or the library for it (hadoop-aws, hadoop-azure, …) is not among the "
+    "job's packages. The query did not start.",
+    LogPattern(
         "Correct the address, or add the library to the job's packages.",
         "doctor",
         texts=(
@@ -155,15 +69,20 @@ OUTSIDE_CAUSES = (
             r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.",
         ),
     ),
-    Cause(
-        SCHEME,
+    LogPattern(
         "Correct the address, or add the library to the job's packages.",
         "doctor",
         classes=("CANNOT_LOAD_CHECKPOINT_FILE_MANAGER",),
         weak=True,
     ),
-    Cause(
-        MEMORY,
+)
+MEMORY = rule(
+    "SG-RUNTIME-MEMORY",
+    Severity.ERROR,
+    "the job ran out of memory",
+    "The HDFS state store keeps all state in the executors' heap; RocksDB keeps it on local disk. "
+    "Nothing committed is lost: Spark runs the batch again.",
+    LogPattern(
         "Give the executors more memory, or more of them. A query with much state belongs on "
         "RocksDB, which takes a fresh checkpoint.",
         _INSPECT,
@@ -171,8 +90,14 @@ OUTSIDE_CAUSES = (
         texts=(r"java\.lang\.OutOfMemoryError",),
         first=True,
     ),
-    Cause(
-        ROCKSDB,
+)
+ROCKSDB = rule(
+    "SG-RUNTIME-ROCKSDB",
+    Severity.ERROR,
+    "RocksDB's native library cannot be loaded",
+    "It is unpacked into java.io.tmpdir and loaded from there: the directory is mounted noexec or "
+    "full, or the library does not fit the C library or processor. The checkpoint is not touched.",
+    LogPattern(
         "Point java.io.tmpdir of driver and executors to a directory that is neither noexec nor "
         "full (-Djava.io.tmpdir=… in spark.*.extraJavaOptions).",
         "doctor",
@@ -182,16 +107,28 @@ OUTSIDE_CAUSES = (
             r"NoClassDefFoundError: org/rocksdb",
         ),
     ),
-    Cause(
-        BUSY,
+)
+BUSY = rule(
+    "SG-RUNTIME-STATE-BUSY",
+    Severity.WARNING,
+    "a state store was still held by another task",
+    "An earlier attempt of the same task had not let go of its RocksDB instance. Usually it passes "
+    "with the next start.",
+    LogPattern(
         "Start the job again. If it comes back, look for tasks that hang or are run twice "
         "(spark.speculation).",
         _INSPECT,
         classes=("UNRELEASED_THREAD_ERROR",),
         texts=(r"RocksDB instance could not be acquired by",),
     ),
-    Cause(
-        SCHEMA,
+)
+SCHEMA = rule(
+    "SG-QUERY-STATE-SCHEMA",
+    Severity.ERROR,
+    "the query's keys or values no longer fit its state",
+    "Columns or types of a stateful operator were changed since the checkpoint was written. Spark "
+    "refuses to start rather than misread the state; the state itself is sound.",
+    LogPattern(
         "Take the change back and the job goes on. If the change is wanted, it needs a fresh "
         "checkpoint, seeded at the old one's offsets. Do not switch the schema check off.",
         _INSPECT,
@@ -213,15 +150,27 @@ OUTSIDE_CAUSES = (
             r"failed by state format invalidation",
         ),
     ),
-    Cause(
-        OPERATORS,
+)
+OPERATORS = rule(
+    "SG-QUERY-OPERATORS",
+    Severity.ERROR,
+    "the query's stateful operators were changed",
+    "An aggregation, join or dropDuplicates was added, removed or exchanged since the checkpoint "
+    "was written. Spark refuses to start; the state itself is sound.",
+    LogPattern(
         "Take the change back and the job goes on. If the change is wanted, it needs a fresh "
         "checkpoint, seeded at the old one's offsets.",
         _INSPECT,
         classes=("STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",),
     ),
-    Cause(
-        SETTINGS,
+)
+SETTINGS = rule(
+    "SG-QUERY-SETTINGS",
+    Severity.ERROR,
+    "a setting was changed that a checkpoint fixes for ever",
+    "The state store's provider, format or layout is chosen when a checkpoint is made. Spark "
+    "refuses to start with another one.",
+    LogPattern(
         "Set it back to what the checkpoint has; inspect shows the settings it pins.",
         _INSPECT,
         classes=(
@@ -233,48 +182,77 @@ OUTSIDE_CAUSES = (
         ),
         texts=(r"Cannot change \S{1,200} from .{1,400} between restarts",),
     ),
-    Cause(
-        SOURCES,
+)
+SOURCES = rule(
+    "SG-QUERY-SOURCES",
+    Severity.ERROR,
+    "the query's sources are not those of the checkpoint",
+    "A source was added, removed or replaced by one of another kind since the checkpoint was "
+    "written. Spark matches offsets to sources by their place and refuses to start.",
+    LogPattern(
         "Give the query the sources it had, in their order. A source of another kind needs a "
         "fresh checkpoint, seeded at the offsets it should start from.",
         _INSPECT,
         texts=(_OTHER_SOURCES, r"No usable value for logOffset"),
     ),
-    Cause(
-        SINK,
+)
+SINK = rule(
+    "SG-QUERY-SINK",
+    Severity.ERROR,
+    "the sink cannot go on from a checkpoint",
+    "The memory and console sinks keep nothing, so Spark refuses to start them on a checkpoint "
+    "that has batches. Deleting its offsets, as Spark suggests, forgets the position.",
+    LogPattern(
         "Use a sink that can go on, or give this one its own checkpoint. Do not delete the "
         "offsets of a checkpoint that another job uses.",
         _INSPECT,
         texts=(_NOT_RESUMABLE,),
     ),
-    Cause(
-        PARTLY_READ,
+)
+PARTLY_READ = rule(
+    "SG-QUERY-BATCH-PARTLY-READ",
+    Severity.ERROR,
+    "foreachBatch did not read its whole batch",
+    "show(), limit() or take() inside foreachBatch leave partitions unread, whose state is then "
+    "not written. Spark 4.1 and later refuse to commit such a batch.",
+    LogPattern(
         "Read the batch to its end in foreachBatch (persist() it first, then show or count), and "
         "start the job again.",
         _INSPECT,
         classes=("STATE_STORE_COMMIT_VALIDATION_FAILED",),
     ),
-    Cause(
-        INPUT,
+)
+INPUT = rule(
+    "SG-INPUT-MISSING",
+    Severity.ERROR,
+    "an input file or directory is gone",
+    "A file that the source has listed was deleted or moved before it was read, or the directory "
+    "it reads is not there. Spark stops at each start until it is back; rows of files that stay "
+    "away are lost.",
+    LogPattern(
         "Put the file back, or find out who deletes files before they are read. Only if its rows "
         "may be lost: spark.sql.files.ignoreMissingFiles=true for one start.",
-        VERIFY,
         texts=(
             r"NOT_EXIST\] Encountered error while reading file (?P<path>\S{1,1024}?)\.(?:\s|$)",
             r"SparkFileNotFoundException: File (?P<path2>\S{1,1024}) does not exist",
             r"PATH_NOT_FOUND\] Path does not exist: (?P<path22>\S{1,1024}?)\.(?:\s|$)",
         ),
     ),
-    Cause(
-        INPUT,
+    LogPattern(
         "Put the file back, or find out who deletes files before they are read. Only if its rows "
         "may be lost: spark.sql.files.ignoreMissingFiles=true for one start.",
-        VERIFY,
         texts=(r"FileNotFoundException: File (?P<path>\S{1,1024}) does not exist",),
         sites=(Site.INPUT,),
     ),
-    Cause(
-        FUNCTION,
+)
+FUNCTION = rule(
+    "SG-QUERY-FUNCTION",
+    Severity.ERROR,
+    "the job's own function raised an error",
+    "The function given to foreachBatch or foreach, or a stateful processor, failed. The batch is "
+    "not committed, and Spark runs it again at the next start: what the function had already "
+    "written is written twice unless it looks at the batch id.",
+    LogPattern(
         "Mend what the function needs or does; the checkpoint waits. Then start the job again.",
         _INSPECT,
         classes=(

@@ -7,22 +7,45 @@ StreamingQueryException, nor py4j, nor foreachBatch stand in its way.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
+from sluicegate.checkpoint.rules import AREAS
 from sluicegate.errors import NotFound
-from sluicegate.findings import Rule
-from sluicegate.spark.explain.checkpoint import LOG_CAUSES, STATE_CAUSES
-from sluicegate.spark.explain.environment import OUTSIDE_CAUSES
+from sluicegate.findings import LogPattern, Rule, Site, rules, rules_in
+from sluicegate.spark.explain import environment, kafka
 from sluicegate.spark.explain.fields import Facts, facts_of, named, started
-from sluicegate.spark.explain.patterns import KAFKA_CAUSES, Cause, Site, site_of
 from sluicegate.spark.explain.text import clean, unfold
+from sluicegate.units import command
 
 # What a chain may hold. Real ones have a dozen exceptions; what comes on top replaces the last.
 _MOST = 64
 
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A rule, and one of the ways in which it shows in a log."""
+
+    rule: Rule
+    pattern: LogPattern
+
+
 Matches = list[tuple[Cause, re.Match[str]]]
+
+
+@cache
+def causes() -> tuple[Cause, ...]:
+    """All that is recognised, in order: of several that fit one line, the first is taken.
+
+    The rules of checkpoints come with their checks, which take time to import. So this is asked
+    when a log is read, and not before.
+    """
+    modules = [area.load() for area in AREAS]
+    own = [Cause(rule, p) for m in modules for rule in rules_in(m) for p in rule.log_patterns]
+    own.sort(key=lambda cause: cause.pattern.wraps)
+    other = [Cause(r, p) for m in (kafka, environment) for r in rules_in(m) for p in r.log_patterns]
+    return (*own, *other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +62,16 @@ class Told:
     @property
     def rank(self) -> int:
         """Certain causes before weak ones before last resorts."""
-        return 2 if self.certain else 0 if self.cause.is_last_resort else 1
+        return 2 if self.certain else 0 if self.cause.pattern.is_last_resort else 1
+
+
+_FRAMES = re.compile("|".join(f"(?P<{site.name}>{site.value})" for site in Site))
+
+
+def site_of(frame: str) -> Site | None:
+    """The site that a line of a stack trace belongs to."""
+    found = _FRAMES.search(frame)
+    return Site[found.lastgroup] if found and found.lastgroup else None
 
 
 @dataclass(slots=True)
@@ -105,7 +137,7 @@ class Chain:
     def _told(self, line: _Line) -> Told | None:
         site = self._site(line.exception)
         for cause, match in line.matches:
-            certain = cause.is_certain(site)
+            certain = cause.pattern.is_certain(site)
             if certain is not None:
                 facts = facts_of(line.text) | named(match)
                 return Told(cause, certain, line.number, line.text, match.start(), facts)
@@ -180,20 +212,20 @@ class Tally:
     @property
     def order(self) -> tuple[bool, bool, int]:
         """What must be mended before anything else, then what is certain, then what came last."""
-        return not self.told.cause.first, not self.told.certain, -self.last_line
+        return not self.told.cause.pattern.first, not self.told.certain, -self.last_line
 
     def explanation(self, checkpoint: str, innermost: str) -> Explanation:
         """The explanation; `checkpoint` and the `innermost` error are empty if not known."""
-        told, cause = self.told, self.told.cause
+        told, pattern = self.told, self.told.cause.pattern
         facts = dict(told.facts)
         if checkpoint:
             facts["checkpoint"] = checkpoint
-        if cause.is_last_resort and innermost:
+        if pattern.is_last_resort and innermost:
             facts["error"] = shortened(innermost)
         return Explanation(
-            rule=cause.rule,
-            advice=cause.advice,
-            command=_command(cause, facts),
+            rule=told.cause.rule,
+            advice=pattern.advice,
+            command=_command(pattern, facts),
             evidence=shortened(told.text, told.at),
             line=told.line,
             first_line=self.first_line,
@@ -201,7 +233,7 @@ class Tally:
             count=self.count,
             certain=told.certain,
             facts=facts,
-            also=() if told.certain and cause.sites else cause.also,
+            also=() if told.certain and pattern.sites else _rules_of(pattern.also),
         )
 
 
@@ -214,13 +246,15 @@ def shortened(text: str, at: int = 0) -> str:
     return f"{'…' if start else ''}{cut}{'…' if start + _LONGEST < len(text) else ''}"
 
 
-def _command(cause: Cause, facts: Mapping[str, str]) -> str:
-    """The command with what the log names filled in, safe to be pasted into a shell."""
-    places = {name: shlex.quote(facts[name]) if name in facts else name.upper() for name in _PLACES}
-    return "sluicegate " + cause.command.format_map(places)
+def _command(pattern: LogPattern, facts: Mapping[str, str]) -> str:
+    """The command with what the log names filled in."""
+    places = {name: facts.get(name, name.upper()) for name in _PLACES}
+    return command(*(word.format_map(places) for word in pattern.command.split()))
 
 
-CAUSES = (*LOG_CAUSES, *STATE_CAUSES, *KAFKA_CAUSES, *OUTSIDE_CAUSES)
+def _rules_of(codes: Iterable[str]) -> tuple[Rule, ...]:
+    return tuple(rule for code in codes for rule in rules(code) if rule.code == code)
+
 
 _HEAD = 256
 _LONGEST_TEXT = 64 * 1024
@@ -318,7 +352,7 @@ class _Reader:
         if self.is_muted or not (any(word in text for word in _WORDS) or _CLASS.search(text)):
             return
         text = text[:_LONGEST_TEXT]
-        matches = [(c, found) for c in CAUSES if (found := c.pattern.search(text))]
+        matches = [(c, m) for c in causes() if (m := c.pattern.expression.search(text))]
         if matches:
             self.chain.tell(number, text, matches)
 
@@ -371,7 +405,8 @@ class _Reader:
 
     def give_up(self, name: str) -> list[Explanation]:
         """Say honestly that nothing was recognised, and what comes closest."""
-        hint = "look at the checkpoint itself: sluicegate checkpoint verify CHECKPOINT"
+        verify = command("checkpoint", "verify", "CHECKPOINT")
+        hint = f"look at the checkpoint itself: {verify}"
         if self.innermost is None:
             raise NotFound(f"{name} ({self.lines} lines) holds no error", hint=hint, place=name)
         line, text = self.innermost
@@ -390,11 +425,12 @@ class _Reader:
 
     def _is_needed(self, told: Told) -> bool:
         others = [tally.told for tally in self.tallies.values() if tally.told is not told]
-        if told.cause.is_last_resort:
-            return all(other.cause.is_last_resort for other in others)
-        family = told.cause.family
+        pattern = told.cause.pattern
+        if pattern.is_last_resort:
+            return all(other.cause.pattern.is_last_resort for other in others)
         return told.certain or not any(
-            o.certain and family and o.cause.family == family for o in others
+            o.certain and pattern.family and o.cause.pattern.family == pattern.family
+            for o in others
         )
 
 

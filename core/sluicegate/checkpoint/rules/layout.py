@@ -1,0 +1,183 @@
+"""The checkpoint as a whole: what keeps it from being read, and what lies around in its logs.
+
+Also what Spark says of all its logs alike, for the log patterns of the other areas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sluicegate.checkpoint.file_edits import Edit, Place
+from sluicegate.checkpoint.format.log import LogListing
+from sluicegate.checkpoint.rules.fixes import Case, Fix, Solution, repair_command
+from sluicegate.checkpoint.view import Look
+from sluicegate.errors import Corrupt, UnsupportedFormat
+from sluicegate.findings import Finding, LogPattern, Rule, Severity, fixes, rule
+from sluicegate.storage import Storage
+from sluicegate.units import command
+
+LOG_FAMILY = "log"
+UNREADABLE_LOG = r"Failed to read log file \S{1,1024}"
+BATCH_NOT_FOUND = r"Unable to find batch \S{1,1024}"
+JSON_CUT = (
+    r"JsonEOFException",
+    r"JsonParseException",
+    r"MismatchedInputException",
+    r"exception: Unexpected end-of-input",
+)
+NO_BATCH = r"\bbatch (?P<batch>\d{1,19}) doesn't exist"
+# What our own barriers say, which Spark repeats.
+_INTERRUPTED = (
+    r"sluicegate: op-\d{1,19} \(\S{1,20}\) was interrupted; finish it with: "
+    r"sluicegate checkpoint repair (?P<checkpoint>[^\s;]{1,1024})"
+)
+_NOT_COMPLETE = (
+    r"sluicegate: this checkpoint is not complete; remove it and make it again: "
+    r"rm -r (?P<checkpoint>[^\s;]{1,1024})"
+)
+
+CHANGE_INTERRUPTED = rule(
+    "SG-CHANGE-INTERRUPTED",
+    Severity.ERROR,
+    "an operation of Sluicegate was interrupted",
+    "A repair, rollback or reset was killed half-way. Spark refuses to start, because the newest "
+    "offsets file is Sluicegate's barrier and no log entry. Nothing is lost: the operation can be "
+    "finished with `sluicegate checkpoint repair`, or taken back with `sluicegate undo`.",
+    LogPattern(
+        "Finish it, or take it back with `sluicegate undo`. Until then Spark refuses on purpose; "
+        "do not remove the offsets file that it cannot read.",
+        "checkpoint repair {checkpoint}",
+        texts=(_INTERRUPTED,),
+        first=True,
+    ),
+)
+COPY_INCOMPLETE = rule(
+    "SG-COPY-INCOMPLETE",
+    Severity.ERROR,
+    "the checkpoint is a part of one: making it was interrupted",
+    "`sluicegate checkpoint seed` or `relocate`, or a change with `--into`, was killed before the "
+    "new directory was complete. Spark refuses to start from it, because the newest offsets file "
+    "is Sluicegate's barrier and no log entry. Remove the directory and make it again; the "
+    "original is as it was.",
+    LogPattern(
+        "Remove the directory and make it again: the log says how. The original is as it was. Do "
+        "not remove the offsets file that Spark cannot read: it is what keeps the job from "
+        "starting on a part of a checkpoint.",
+        texts=(_NOT_COMPLETE,),
+        first=True,
+    ),
+)
+UNKNOWN_VERSION = rule(
+    "SG-UNKNOWN-VERSION",
+    Severity.WARNING,
+    "a log has a version that this release does not know",
+    "Written by a newer Spark. What cannot be understood is not judged; upgrade Sluicegate.",
+    LogPattern(
+        "Start the job with the Spark version that wrote the checkpoint, or a later one. If "
+        "nobody changed the version, the first line of the file is damaged.",
+        classes=("INVALID_LOG_VERSION", "INVALID_CHANGE_LOG_READER_VERSION"),
+        texts=(r"UnsupportedLogVersion", r"(?:maximum|only) supported log version is v\d"),
+    ),
+)
+UNREADABLE = rule(
+    "SG-CHECKPOINT-UNREADABLE",
+    Severity.ERROR,
+    "a part of the checkpoint cannot be read",
+    "The operating system refuses (permission, I/O error), or there is a file where a directory "
+    "belongs, or a symbolic link, which is not followed.",
+)
+PATHS_MOVED = rule(
+    "SG-PATHS-MOVED",
+    Severity.WARNING,
+    "the checkpoint refers to paths elsewhere",
+    "Absolute paths in it point outside of where it now lies: it was moved or is a copy. Reading "
+    "a copy is fine; starting a job on it is not, before it has been relocated.",
+)
+TEMPORARY_FILES = rule(
+    "SG-TEMPORARY-FILES",
+    Severity.NOTE,
+    "temporary files of crashed writes are lying around",
+    "Spark ignores them. They may also be a write in progress, if the job runs.",
+)
+LOG_SUM_LEFT = rule(
+    "SG-LOG-SUM-LEFT",
+    Severity.ERROR,
+    "the checksum of a deleted log entry is left",
+    "An entry of a log was deleted by hand, and Hadoop's hidden `.N.crc` of it was not. Spark "
+    "cannot write that entry again: the query dies with `Multiple streaming queries are "
+    "concurrently using` or CONCURRENT_STREAM_LOG_UPDATE. The checksum must go, too.",
+)
+
+
+def check(case: Case) -> Iterator[Finding]:
+    """What is left in the directories of the logs."""
+    yield from _check_temporary(case.look)
+    yield from _check_left_sums(case.look)
+
+
+def check_interrupted(storage: Storage) -> Finding | None:
+    """An operation of ours that was killed half-way."""
+    if storage.stat("_sluicegate") is None:
+        return None
+    from sluicegate.checkpoint.edit import interrupted
+
+    found = interrupted({Place.CHECKPOINT: storage})
+    if found is None:
+        return None
+    detail = f"{found.record.id} ({found.record.kind}): {found.progress.value}"
+    repair = command("checkpoint", "repair", storage.uri)
+    return CHANGE_INTERRUPTED.at(storage.uri, detail, repair=repair)
+
+
+def check_unfinished(storage: Storage, found: list[Finding]) -> Finding | None:
+    """A directory that was to become a checkpoint; what is unreadable there is the barrier."""
+    if all(finding.code != "SG-OFFSETS-EMPTY" for finding in found):
+        return None
+    from sluicegate.checkpoint import barrier
+
+    told = barrier.told_by(storage)
+    if told is None:
+        return None
+    detail = "making it was interrupted; Spark refuses to start"
+    return COPY_INCOMPLETE.at(storage.uri, detail, repair=barrier.advice(told))
+
+
+def unreadable(look: Look, found: Rule, error: Corrupt | UnsupportedFormat) -> Finding:
+    """A finding of a log file that cannot be read; what a newer Spark wrote is not judged."""
+    place = error.place or look.storage.uri
+    if isinstance(error, UnsupportedFormat):
+        return UNKNOWN_VERSION.at(place, error.message)
+    return found.at(place, error.message, repair=repair_command(look))
+
+
+def _logs(look: Look) -> dict[str, LogListing]:
+    logs = {"offsets": look.offsets, "commits": look.commits}
+    return logs | {f"sources/{name}": listing for name, listing in look.sources.items()}
+
+
+def _check_left_sums(look: Look) -> Iterator[Finding]:
+    """Checksums of entries that will be written again, and cannot be."""
+    repair = repair_command(look)
+    for directory, listing in _logs(look).items():
+        newest = -1 if listing.last is None else listing.last
+        for number in (n for n in listing.deleted if n > newest):
+            place = f"{look.storage.uri}/{directory}/.{number}.crc"
+            yield LOG_SUM_LEFT.at(place, repair=repair)
+
+
+def _check_temporary(look: Look) -> Iterator[Finding]:
+    for directory, listing in _logs(look).items():
+        if listing.temporary:
+            detail = f"{len(listing.temporary)} files, such as {listing.temporary[0]}"
+            yield TEMPORARY_FILES.at(f"{look.storage.uri}/{directory}", detail)
+
+
+@fixes(LOG_SUM_LEFT)
+def remove_left_sum(case: Case, finding: Finding) -> Solution:
+    """The checksum of an entry that was deleted: it keeps Spark from writing the entry again."""
+    directory, _, name = case.key_of(finding).rpartition("/")
+    number = name.strip(".").partition(".")[0]
+    keys = [f"{directory}/.{number}.crc", f"{directory}/.{number}.compact.crc"]
+    edits = [Edit(Place.CHECKPOINT, key) for key in keys if case.storage.stat(key) is not None]
+    told = "Checksums of entries that are no longer there, which would stop the query."
+    return Fix(f"remove {directory}/.{number}.crc", told, tuple(edits))
