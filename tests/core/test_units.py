@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from sluicegate import units
@@ -39,3 +41,23 @@ def test_size(count: int, text: str) -> None:
 
 def test_utc() -> None:
     assert units.utc(1794800000.9) == "2026-11-16T03:33:20Z"
+
+
+def test_a_command_is_what_a_shell_takes_for_its_words() -> None:
+    assert units.command("checkpoint", "rollback", "/data/c", "--to", 7) == (
+        "sluicegate checkpoint rollback /data/c --to 7"
+    )
+    words = [
+        "undo",
+        "it's",
+        'a "b"',
+        "$HOME",
+        "",
+        "a;b",
+        "*",
+        "~",
+        "--map",
+        "a b=c d",
+        "line\nbreak",
+    ]
+    assert shlex.split(units.command(*words)) == ["sluicegate", *words]

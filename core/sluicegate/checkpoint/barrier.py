@@ -15,6 +15,7 @@ from sluicegate.checkpoint.format.log import list_log
 from sluicegate.checkpoint.format.offset_log import DIRECTORY
 from sluicegate.errors import Drifted, SluicegateError
 from sluicegate.storage import Storage
+from sluicegate.units import command
 
 SIGN = "sluicegate: "
 """What every barrier begins with: a file among the offsets that Spark cannot read."""
@@ -66,8 +67,8 @@ def refuse_unfinished(storage: Storage) -> None:
 
 def relocate_command(source: str, destination: str, moves: Mapping[str, str]) -> str:
     """The command that copies a checkpoint."""
-    mapped = "".join(f" --map {quote(f'{old}={new}')}" for old, new in moves.items())
-    return f"sluicegate checkpoint relocate {quote(source)} {quote(destination)}{mapped}"
+    mapped = (word for old, new in moves.items() for word in ("--map", f"{old}={new}"))
+    return command("checkpoint", "relocate", source, destination, *mapped)
 
 
 def _advice(place: str, again: str) -> str:

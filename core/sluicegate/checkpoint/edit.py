@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from shlex import quote
 
 from sluicegate import journal
 from sluicegate.checkpoint import barrier
@@ -29,6 +28,7 @@ from sluicegate.checkpoint.edit_record import Changed, ChangeRecord, decode, enc
 from sluicegate.checkpoint.file_edits import Edit, Linked, Place, Roots
 from sluicegate.errors import Drifted, Locked, NotFound, StorageFailed
 from sluicegate.storage import Storage
+from sluicegate.units import command
 
 HOME = "_sluicegate"
 _PIECE = 1 << 20
@@ -87,8 +87,8 @@ def refuse_interrupted(roots: Roots) -> None:
         place = roots[Place.CHECKPOINT].uri
         raise Drifted(
             f"{stuck.record.id} ({stuck.record.kind}) of {place} was interrupted",
-            hint=f"finish it with: sluicegate checkpoint repair {quote(place)}; or take it back "
-            f"with: sluicegate undo {quote(place)}",
+            hint=f"finish it with: {command('checkpoint', 'repair', place)}; or take it back with: "
+            f"{command('undo', place)}",
             place=place,
         )
 
@@ -196,11 +196,10 @@ def _progress(storage: Storage, record: ChangeRecord, names: set[str]) -> Progre
 
 
 def _raise_barrier(storage: Storage, record: ChangeRecord) -> None:
-    uri = quote(storage.uri)
+    repair, undo = command("checkpoint", "repair", storage.uri), command("undo", storage.uri)
     # Spark's error shows the first line of what it cannot read, so it says what to do.
     text = (
-        f"{_sign(record)} was interrupted; finish it with: sluicegate checkpoint repair {uri}; "
-        f"or take it back with: sluicegate undo {uri}\n"
+        f"{_sign(record)} was interrupted; finish it with: {repair}; or take it back with: {undo}\n"
     )
     if storage.put_if_absent(record.barrier, text.encode()):
         return

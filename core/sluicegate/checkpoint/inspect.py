@@ -22,6 +22,7 @@ from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.positions import Positions
 from sluicegate.report import Difference
 from sluicegate.storage import Storage
+from sluicegate.units import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,7 @@ def read_point(storage: Storage, batch: int | None) -> Point:
         span = f"{kept[0]} to {kept[-1]}" if kept else "none"
         raise NotFound(
             f"{storage.uri} has no batch {number}; it has {span}",
-            hint=f"sluicegate checkpoint list {storage.uri}",
+            hint=command("checkpoint", "list", storage.uri),
             place=storage.uri,
         )
     return Point(
@@ -349,7 +350,7 @@ def exported_positions(point: Point) -> Positions:
             raise UnsupportedFormat(
                 f"source {offset.source} of {point.uri} has a {offset.kind.value} offset, "
                 "which is not a position of a topic",
-                hint=f"see it with: sluicegate offsets show {point.uri}",
+                hint=f"see it with: {command('offsets', 'show', point.uri)}",
                 place=point.uri,
             )
         merged += list(offset.positions)

@@ -63,7 +63,7 @@ def parse_offset(text: str) -> str:
         raise PositionsInvalid(
             "a file source cannot be seeded: its offset counts the entries of its own log",
             hint="move the files that are not to be read, or copy the checkpoint: "
-            "sluicegate checkpoint relocate",
+            + units.command("checkpoint", "relocate"),
         )
     return compact
 
@@ -93,7 +93,7 @@ def seed(uri: str, start: Start, query_id: str) -> None:
 def write_seed(storage: Storage, start: Start, query_id: str) -> None:
     """The same, in an empty directory."""
     key = barrier.barrier_key(0)
-    again = f"sluicegate checkpoint seed {quote(storage.uri)} --offsets FILE"
+    again = units.command("checkpoint", "seed", storage.uri, "--offsets", "FILE")
     barrier.raise_barrier(storage, key, again)
     storage.put_if_absent(METADATA, json.dumps({"id": query_id}, separators=(",", ":")).encode())
     storage.put_if_absent("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')

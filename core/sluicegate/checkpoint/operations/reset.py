@@ -40,6 +40,9 @@ from sluicegate.reset import (
     plan_reset,
 )
 from sluicegate.storage import Storage
+from sluicegate.units import command
+
+_SEED = f"start a fresh checkpoint there, with empty state: {command('checkpoint', 'seed')}"
 
 
 def wanted_offsets(storage: Storage, spec: ResetSpec) -> dict[str, str]:
@@ -159,7 +162,7 @@ def _by_rollback(
         raise ResetRefused(
             "this query has state, and its state cannot be moved forward: it would miss what is "
             "skipped",
-            hint="start a fresh checkpoint there, with empty state: sluicegate checkpoint seed",
+            hint=_SEED,
         )
     for batch in rollback.candidates(look, ChainReader(look.storage)):
         entry = read_offsets(look.storage, batch)
@@ -167,7 +170,7 @@ def _by_rollback(
             return _as_reset(rollback.draft(roots, {"to": batch}), entry, wanted, note)
     raise ResetRefused(
         "this query has state, and no batch before these offsets has state that still loads",
-        hint="start a fresh checkpoint there, with empty state: sluicegate checkpoint seed",
+        hint=_SEED,
     )
 
 

@@ -34,7 +34,7 @@ from sluicegate.storage import Storage
 class CannotRollBack(NotFound):
     """The checkpoint cannot go back to that batch."""
 
-    default_hint = "see its batches with: sluicegate checkpoint list CHECKPOINT"
+    default_hint = f"see its batches with: {units.command('checkpoint', 'list', 'CHECKPOINT')}"
 
 
 def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
@@ -119,7 +119,8 @@ def candidates(look: Look, reader: ChainReader) -> Iterator[int]:
 
 def _refusal(look: Look, to: int, fault: str, reader: ChainReader) -> CannotRollBack:
     able = list(candidates(look, reader))
-    hint = "there is no batch it can go back to; see: sluicegate checkpoint seed --help"
+    seed = units.command("checkpoint", "seed", "--help")
+    hint = f"there is no batch it can go back to; see: {seed}"
     if able:
         hint = f"the oldest batch it can go back to is {able[-1]}, the newest {able[0]}"
     message = f"{look.storage.uri} cannot go back to batch {to}: {fault}"

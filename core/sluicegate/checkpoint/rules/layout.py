@@ -26,14 +26,15 @@ JSON_CUT = (
     r"exception: Unexpected end-of-input",
 )
 NO_BATCH = r"\bbatch (?P<batch>\d{1,19}) doesn't exist"
-# What our own barriers say, which Spark repeats.
+# What our own barriers say, which Spark repeats; the place is a word of a shell.
+_PLACE = r"""(?P<checkpoint_word>(?:'[^']{0,1024}'|"'"|[^\s;'"\\]){1,1024})"""
 _INTERRUPTED = (
     r"sluicegate: op-\d{1,19} \(\S{1,20}\) was interrupted; finish it with: "
-    r"sluicegate checkpoint repair (?P<checkpoint>[^\s;]{1,1024})"
+    rf"{command('checkpoint', 'repair')} {_PLACE}"
 )
 _NOT_COMPLETE = (
     r"sluicegate: this checkpoint is not complete; remove it and make it again: "
-    r"rm -r (?P<checkpoint>[^\s;]{1,1024})"
+    rf"rm -r {_PLACE}"
 )
 
 CHANGE_INTERRUPTED = rule(

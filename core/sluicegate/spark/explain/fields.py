@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 Facts = dict[str, str]
 
 _LONGEST_PATH = 1024
+_WORD = "_word"
 _PLACE = re.compile(
     r"/(?:(?:offsets|commits)/\.?(?P<batch>\d{1,19})"
     r"|sources/[^/\s]{1,200}/\.?(?P<entry>\d{1,19})"
@@ -49,9 +51,17 @@ def started(text: str) -> tuple[str | None, str] | None:
 
 
 def named(found: re.Match[str]) -> Facts:
-    """The named groups of a match; a digit at the end only keeps a name apart in its pattern."""
-    groups = found.groupdict().items()
-    return {name.rstrip("2"): plain(value) for name, value in groups if value}
+    """The named groups of a match; a digit at the end only keeps a name apart in its pattern.
+
+    What ends with `_word` is quoted as for a shell.
+    """
+    facts: Facts = {}
+    for name, value in found.groupdict().items():
+        if value and name.endswith(_WORD):
+            facts[name.removesuffix(_WORD)] = plain("".join(shlex.split(value)))
+        elif value:
+            facts[name.rstrip("2")] = plain(value)
+    return facts
 
 
 def plain(uri: str) -> str:

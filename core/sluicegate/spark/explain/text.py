@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sluicegate.errors import Corrupt, NotFound, StorageFailed, UnsupportedFormat, UsageError
+from sluicegate.units import command
 
 # Longer lines are cut. Stack traces folded into one line of JSON are about a tenth of this.
 MAX_LINE = 256 * 1024
@@ -40,7 +41,7 @@ def opened(log: str) -> Iterator[io.BufferedReader]:
         return
     path = Path(log)
     if path.is_dir():
-        hint = f"if it is a checkpoint: sluicegate checkpoint verify {shlex.quote(log)}"
+        hint = f"if it is a checkpoint: {command('checkpoint', 'verify', log)}"
         raise UsageError(f"{log} is a directory, not a log", hint=hint)
     try:
         stream = path.open("rb")
@@ -68,7 +69,7 @@ def read_lines(
     if b"\0" in head and encoding != "utf-16":
         raise UnsupportedFormat(
             f"{name} is a binary file, not a log",
-            hint="give the driver's log as text: sluicegate explain driver.log",
+            hint=f"give the driver's log as text: {command('explain', 'driver.log')}",
             place=name,
         )
     text = io.TextIOWrapper(stream, encoding, errors="backslashreplace")
@@ -144,9 +145,10 @@ def _translated(read: Callable[[], _T], name: str) -> _T:
     try:
         return read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+        again = f"zcat {shlex.quote(name)} | {command('explain', '-')}"
         raise Corrupt(
             f"{name} cannot be unpacked: {e}",
-            hint=f"unpack what is whole of it: zcat {name} | sluicegate explain -",
+            hint=f"unpack what is whole of it: {again}",
             place=name,
         ) from e
     except OSError as e:

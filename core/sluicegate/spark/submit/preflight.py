@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
+from sluicegate import units
 from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset, read_offsets
 from sluicegate.checkpoint.inspect import events_between
 from sluicegate.checkpoint.verify import verify
@@ -65,11 +66,10 @@ def read_starting(uri: str, consumer: str | None, *, allow_new: bool) -> Startin
     record = store.load(validate_name(name, "consumer"))
     if record is None and not allow_new:
         known = ", ".join(store.list()) or "none"
-        place = quote(store.uri)
+        fill = units.command("offsets", "import", store.uri, "FILE", "--consumer", name)
         raise NotFound(
             f"consumer {name} has no positions in {store.uri}; consumers that have: {known}",
-            hint=f"set some with: sluicegate offsets import {place} FILE --consumer {quote(name)}; "
-            "or let the application choose with --allow-new-consumer",
+            hint=f"set some with: {fill}; or let the application choose with --allow-new-consumer",
             place=store.uri,
         )
     return Starting(store.uri, name, record)
@@ -172,14 +172,14 @@ def refuse_both(state: CheckpointState, starting: Starting) -> None:
     """
     if state.standing is Standing.FRESH or _follows(starting.record, state.query_id):
         return
-    place, store = quote(str(state.path)), quote(starting.store)
+    export = units.command("offsets", "export", starting.store, "--consumer", starting.consumer)
+    seed = units.command("checkpoint", "seed", "NEW", "--offsets", "positions.json")
     raise UsageError(
         f"{state.path} holds offsets of its own, and Spark takes those: the positions of "
         f"{starting.consumer} in {starting.store} would be ignored",
-        hint=f"leave out --offsets-store to go on from the checkpoint, or --checkpoint {place} "
-        "to start from the store with a new one, or make one that starts there: "
-        f"sluicegate offsets export {store} --consumer {quote(starting.consumer)} > "
-        "positions.json; sluicegate checkpoint seed NEW --offsets positions.json",
+        hint="leave out --offsets-store to go on from the checkpoint, or --checkpoint "
+        f"{quote(str(state.path))} to start from the store with a new one, or make one that "
+        f"starts there: {export} > positions.json; {seed}",
         place=str(state.path),
     )
 
@@ -199,7 +199,7 @@ def _refuse_unsound(storage: Storage, findings: tuple[Finding, ...]) -> None:
     told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
     more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
     repair = next((f.repair for f in errors if f.repair), "")
-    see = f"sluicegate checkpoint verify {quote(storage.uri)}"
+    see = units.command("checkpoint", "verify", storage.uri)
     raise CheckpointUnsound(
         f"{storage.uri} is not sound, so the job was not started: {told}{more}",
         hint=f"{repair or see}; or start it as it is with --skip-verify",

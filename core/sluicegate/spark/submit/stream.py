@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from sluicegate import lag
+from sluicegate import lag, units
 from sluicegate.config import NamedStream
 from sluicegate.errors import NotFound, ProblemsFound
 from sluicegate.findings import Severity
@@ -76,8 +75,8 @@ def prepare_stream(
     refuse_outside(
         named.source,
         head.positions,
-        f"see what is there with: sluicegate offsets lag {named.name}; "
-        f"move the stream with: sluicegate offsets reset {named.name}",
+        f"see what is there with: {units.command('offsets', 'lag', named.name)}; "
+        f"move the stream with: {units.command('offsets', 'reset', named.name)}",
     )
     if not job.force:
         Gate(stream).refuse_living(head)
@@ -108,7 +107,7 @@ def _head(stream: Stream, named: NamedStream) -> Link:
     except NotFound as e:
         raise NotFound(
             f"the stream {named.name} has not begun: {e.message}",
-            hint=f"begin it with: sluicegate init --stream {quote(named.name)}",
+            hint=f"begin it with: {units.command('init', '--stream', named.name)}",
         ) from e
 
 
@@ -118,7 +117,7 @@ def _refuse_unsound(stream: Stream) -> None:
         return
     told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
     repair = next((f.repair for f in errors if f.repair), None)
-    see = f"sluicegate checkpoint verify {quote(stream.uri)}"
+    see = units.command("checkpoint", "verify", stream.uri)
     raise StreamUnsound(
         f"{stream.name} is not sound, so its job was not started: {told}",
         hint=f"{repair or see}; or start it as it is with --skip-verify",
