@@ -12,7 +12,7 @@ from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import (
     LogSize,
     measure,
-    missing_files,
+    missing_numbers,
     needed_files,
     read_sink_files,
     read_source_files,
@@ -211,10 +211,10 @@ class TestFileLogs:
     def test_which_files_are_needed_and_which_are_missing(self) -> None:
         whole = LogListing((0, 1, 2, 3, 5, 6), (4,))
         assert needed_files(whole) == ("4.compact", "5", "6")
-        assert missing_files(whole) == ()
-        assert missing_files(LogListing((0, 2))) == ("1",)
-        assert missing_files(LogListing((0, 1, 6), (4,))) == ("5",)
-        assert missing_files(LogListing()) == ()
+        assert missing_numbers(whole) == []
+        assert missing_numbers(LogListing((0, 2))) == [range(1, 2)]
+        assert missing_numbers(LogListing((0, 1, 6), (4,))) == [range(5, 6)]
+        assert missing_numbers(LogListing()) == []
 
     def test_a_huge_compact_file_is_streamed(self, put: Put, tmp_path: Path) -> None:
         line = b'\n{"path":"file:///in/a.json","timestamp":1,"batchId":0}'

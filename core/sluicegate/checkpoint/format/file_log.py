@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sluicegate.checkpoint.format.log import (
     LogListing,
@@ -23,8 +24,6 @@ from sluicegate.storage import Storage
 
 SINK_DIRECTORY = "_spark_metadata"
 NEWEST_VERSION = 1
-MOST_MISSING = 1000
-"""How many missing files are named at the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +60,14 @@ def needed_files(listing: LogListing) -> tuple[str, ...]:
     return (*([] if start is None else [f"{start}.compact"]), *after)
 
 
-def missing_files(listing: LogListing) -> tuple[str, ...]:
-    """The files that reading the log back to its newest compact file needs and does not find."""
-    if listing.last is None:
-        return ()
+def missing_numbers(listing: LogListing) -> list[range]:
+    """The entries that reading the log back to its newest compact file needs and does not find.
+
+    As ranges, because a stray name can be a huge number.
+    """
     before = -1 if listing.last_compact is None else listing.last_compact
-    missing: list[str] = []
-    for number in (n for n in listing.batches if n > before):
-        # A stray name can be a huge number; a few of the missing ones are enough to tell.
-        missing += [str(n) for n in range(before + 1, min(number, before + 1 + MOST_MISSING))]
-        before = number
-        if len(missing) >= MOST_MISSING:
-            break
-    return tuple(missing)
+    after = [number for number in listing.batches if number > before]
+    return [range(a + 1, b) for a, b in pairwise([before, *after]) if b > a + 1]
 
 
 def read_source_files(storage: Storage, key: str) -> Iterator[SourceFile]:

@@ -30,6 +30,8 @@ from sluicegate.plan import Action
 from sluicegate.reset import Timeline
 from sluicegate.storage import Storage
 
+_SHOWN = 3
+
 
 class CannotRollBack(NotFound):
     """The checkpoint cannot go back to that batch."""
@@ -94,7 +96,9 @@ def _state_obstacle(look: Look, to: int, reader: ChainReader) -> str | None:
             continue
         chain = load_chain(look.storage, store, to + 1, commit)
         if not chain.loadable:
-            lacking = ", ".join(str(each) for each in chain.missing[:3])
+            lacking = ", ".join(str(each) for each in chain.missing[:_SHOWN])
+            if (more := len(chain.missing) - _SHOWN) > 0:
+                lacking += f" and {more:,} more"
             return f"the state of {store.directory} does not load: {lacking} is missing"
         if fault := reader.fault(store, chain):
             return f"the state does not load: {fault}"

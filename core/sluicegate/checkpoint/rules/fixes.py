@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 from sluicegate.checkpoint.file_edits import Edit, Place, Roots, drop_sums
@@ -22,7 +23,7 @@ from sluicegate.findings import Finding
 from sluicegate.plan import Choice
 from sluicegate.positions import Positions
 from sluicegate.storage import Storage
-from sluicegate.units import command
+from sluicegate.units import command, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,21 @@ def repair_command(look: Look) -> str:
 def rollback_command(look: Look) -> str:
     """The command that rolls a checkpoint back, once the operator has chosen a batch."""
     return command("checkpoint", "rollback", look.storage.uri, "--to", "BATCH")
+
+
+def first_of(ranges: Iterable[range], most: int) -> tuple[list[int], int]:
+    """The first numbers of some ranges, and how many more there are."""
+    known = list(ranges)
+    first = list(islice(chain.from_iterable(known), most))
+    return first, sum(each.stop - each.start for each in known) - len(first)
+
+
+def and_more(found: list[Finding], more: int, one: str, many: str) -> Iterator[Finding]:
+    """Findings of which the last says how many more there are that are not named."""
+    yield from found[:-1]
+    for last in found[-1:]:
+        rest = counted(more, f"more {one}", f"more {many}")
+        yield replace(last, detail=f"{last.detail}; and {rest}") if more else last
 
 
 def merged(found: Iterable[Fix]) -> list[Edit]:

@@ -16,7 +16,7 @@ from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.file_log import (
     SINK_DIRECTORY,
     SinkFile,
-    missing_files,
+    missing_numbers,
     needed_files,
     read_sink_files,
 )
@@ -25,8 +25,10 @@ from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import (
     Case,
     Solution,
+    and_more,
     compact_again,
     files_before,
+    first_of,
     no_files,
     other_files,
     read_entries,
@@ -126,8 +128,9 @@ def _check_batches(
     look: Look, sink: Storage, listing: LogListing, repair: str
 ) -> Iterator[Finding]:
     directory = f"{sink.uri}/{SINK_DIRECTORY}"
-    for number in missing_files(listing)[:_MOST_NAMED]:
-        yield SINK_LOG_GAP.at(f"{directory}/{number}", repair=repair)
+    numbers, more = first_of(missing_numbers(listing), _MOST_NAMED)
+    gaps = [SINK_LOG_GAP.at(f"{directory}/{number}", repair=repair) for number in numbers]
+    yield from and_more(gaps, more, "entry", "entries")
     last = -1 if listing.last is None else listing.last
     # Without any offsets that is the finding, and this would only follow from it. And a running
     # job may have planned further batches since the offsets were listed.
@@ -225,8 +228,9 @@ def _check_unlisted(
 
 
 def _check_missing(sink: Storage, listing: LogListing, named: _Named) -> Iterator[Finding]:
-    """Files that the log names, gone or of another size; a few of each are enough to tell."""
-    told = 0
+    """Files that the log names, gone or of another size; a few are named, the rest counted."""
+    told: list[Finding] = []
+    more = 0
     for entry in _all_entries(sink, listing):
         file = _key_in_sink(unquote(entry.path.removeprefix("file:")))
         if entry.action == "delete" or named.is_withdrawn(file):
@@ -234,12 +238,13 @@ def _check_missing(sink: Storage, listing: LogListing, named: _Named) -> Iterato
         found = sink.stat(file)
         if found is not None and found.size == entry.size:
             continue
+        if len(told) == _MOST_NAMED:
+            more += 1
+            continue
         there = "is not there" if found is None else f"has {found.size} bytes"
         detail = f"the sink's log names it with {entry.size} bytes; it {there}"
-        yield SINK_MISSING_FILE.at(f"{sink.uri}/{file}", detail)
-        told += 1
-        if told == _MOST_NAMED:
-            return
+        told.append(SINK_MISSING_FILE.at(f"{sink.uri}/{file}", detail))
+    yield from and_more(told, more, "file", "files")
 
 
 def _all_entries(sink: Storage, listing: LogListing) -> Iterator[SinkFile]:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.file_log import (
     NEWEST_VERSION,
-    missing_files,
+    missing_numbers,
     needed_files,
     read_source_files,
 )
@@ -29,8 +29,10 @@ from sluicegate.checkpoint.rules.fixes import (
     Case,
     Fix,
     Solution,
+    and_more,
     compact_again,
     files_before,
+    first_of,
     no_files,
     other_files,
     read_entries,
@@ -164,11 +166,7 @@ def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Ite
     directory = f"{look.storage.uri}/{SOURCES}/{name}"
     last = -1 if listing.last is None else listing.last
     repair = repair_command(look)
-    lost = [number for number in missing_files(listing) if int(number) <= offset]
-    lost += [str(number) for number in range(last + 1, min(offset, last + _MOST_LOST) + 1)]
-    for number in lost[:_MOST_LOST]:
-        detail = f"entry {number} is missing; the offsets need entries up to {offset}"
-        yield SOURCE_LOG_GAP.at(f"{directory}/{number}", detail, repair=repair)
+    yield from _check_lost(directory, listing, offset, repair)
     if last > offset and look.last_batch in (None, newest_batch(look.storage)):
         detail = f"its newest entry is {last}, but the newest offset is {offset}"
         newest = -1 if look.last_batch is None else look.last_batch
@@ -178,6 +176,21 @@ def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Ite
             yield SOURCE_LOG_AHEAD.at(directory, detail, repair=repair)
         else:
             yield SOURCE_LOG_UNPLANNED.at(directory, detail)
+
+
+def _check_lost(directory: str, listing: LogListing, offset: int, repair: str) -> Iterator[Finding]:
+    """Entries that the offsets need; a few are named, the rest counted."""
+    end = offset + 1
+    last = -1 if listing.last is None else listing.last
+    inside = [range(each.start, min(each.stop, end)) for each in missing_numbers(listing)]
+    lost = [each for each in (*inside, range(last + 1, end)) if each]
+    numbers, more = first_of(lost, _MOST_LOST)
+    need = f"is missing; the offsets need entries up to {offset}"
+    gaps = [
+        SOURCE_LOG_GAP.at(f"{directory}/{number}", f"entry {number} {need}", repair=repair)
+        for number in numbers
+    ]
+    yield from and_more(gaps, more, "entry", "entries")
 
 
 def _check_files(

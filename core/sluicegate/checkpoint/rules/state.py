@@ -17,6 +17,7 @@ from sluicegate.checkpoint.rules.fixes import (
     Case,
     Fix,
     Solution,
+    and_more,
     go_back,
     repair_command,
     rollback_command,
@@ -34,7 +35,7 @@ from sluicegate.findings import (
     rule,
 )
 from sluicegate.plan import Choice
-from sluicegate.units import command
+from sluicegate.units import command, counted
 
 _SCHEMA_BYTES = 1 << 20
 _MOST_NAMED = 5
@@ -251,10 +252,19 @@ def _check_absent(
     operators = {operator for operator, _, _ in there}
     # Spark numbers operators from 0, so a number that is left out was there.
     known = {*look.operators, *(commit.state_ids if commit else ())}
-    expected = range(min(max(known, default=-1) + 1, len(known) + _MOST_NAMED))
-    for operator in [number for number in expected if number not in operators][:_MOST_NAMED]:
-        place = f"{look.storage.uri}/{STATE}/{operator}"
-        yield STATE_MISSING.at(place, "the operator has no state", repair=rollback_command(look))
+    count = max(known, default=-1) + 1
+    expected = range(min(count, len(known) + _MOST_NAMED))
+    absent = [number for number in expected if number not in operators][:_MOST_NAMED]
+    lost = [
+        STATE_MISSING.at(
+            f"{look.storage.uri}/{STATE}/{operator}",
+            "the operator has no state",
+            repair=rollback_command(look),
+        )
+        for operator in absent
+    ]
+    more = count - len(operators) - len(absent)
+    yield from and_more(lost, more, "operator", "operators")
     for operator in sorted(operators):
         names = {name for o, _, name in there if o == operator}
         names |= {store.name for store in _operator(look, operator).stores}
@@ -376,7 +386,9 @@ def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
         if moved:
             place = f"{look.storage.uri}/{STATE}/{operator.id}/_metadata"
             repair = command("checkpoint", "relocate", look.storage.uri, "NEW_DIR")
-            yield layout.PATHS_MOVED.at(place, f"it refers to {moved[0]}", repair=repair)
+            more = len(moved) - 1
+            rest = f" and {counted(more, 'more path')}" if more else ""
+            yield layout.PATHS_MOVED.at(place, f"it refers to {moved[0]}{rest}", repair=repair)
 
 
 def _check_descriptions(look: Look) -> Iterator[Finding]:

@@ -116,10 +116,11 @@ def _refuse_unsound(stream: Stream) -> None:
     if not errors:
         return
     told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
+    more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
     repair = next((f.repair for f in errors if f.repair), None)
     see = units.command("checkpoint", "verify", stream.uri)
     raise StreamUnsound(
-        f"{stream.name} is not sound, so its job was not started: {told}",
+        f"{stream.name} is not sound, so its job was not started: {told}{more}",
         hint=f"{repair or see}; or start it as it is with --skip-verify",
         place=stream.uri,
     )
