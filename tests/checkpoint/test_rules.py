@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -207,3 +211,60 @@ class TestNothingIsLeftOut:
         assert [each for each in told if "more" in each] == [
             "the operator has no state; and 35 more operators"
         ]
+
+
+NEW_RULE = """
+
+METADATA_ODD = rule(
+    "SG-METADATA-ODD",
+    Severity.WARNING,
+    "the query id is odd",
+    "Nothing is wrong with it.",
+    LogPattern("Look at it.", texts=(r"the metadata is odd",)),
+)
+_check_id = check
+
+
+def check(case: Case) -> Iterator[Finding]:
+    yield from _check_id(case)
+    yield METADATA_ODD.at(case.storage.uri)
+
+
+@fixes(METADATA_ODD)
+def make_even(case: Case, finding: Finding) -> Solution:
+    return (Choice("", "make it even", command("undo", case.storage.uri), "nothing"),)
+"""
+USES = """
+import sys
+from sluicegate.checkpoint.file_edits import Place
+from sluicegate.checkpoint.operations.repair import diagnose
+from sluicegate.findings import rules
+from sluicegate.spark.explain import explain
+from sluicegate.storage import open_storage
+
+print([rule.title for rule in rules("SG-METADATA-ODD")])
+found = diagnose({Place.CHECKPOINT: open_storage(sys.argv[1])}, {})
+print([(each.finding.code, each.choices[0].what) for each in found])
+print([each.code for each in explain(["ERROR the metadata is odd"])])
+"""
+
+
+def test_a_new_finding_touches_one_file(tmp_path: Path) -> None:
+    """Verify, repair, explain and the list of all rules know it."""
+    shutil.copytree(ROOT / "core", tmp_path / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    area = tmp_path / "core/sluicegate/checkpoint/rules/metadata.py"
+    area.write_text(area.read_text() + NEW_RULE)
+    query = Query(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", USES, str(query.checkpoint)],
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "core")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "['the query id is odd']",
+        "[('SG-METADATA-ODD', 'make it even')]",
+        "['SG-METADATA-ODD']",
+    ]
