@@ -6,14 +6,16 @@ still wrong then is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 
 from sluicegate.checkpoint import rules
 from sluicegate.checkpoint.file_edits import Place
+from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import Case
 from sluicegate.checkpoint.view import look_at
-from sluicegate.errors import StorageFailed
+from sluicegate.errors import SluicegateError, StorageFailed
 from sluicegate.findings import Finding, Severity, worst_first
 from sluicegate.storage import Storage
 
@@ -62,4 +64,25 @@ def _verify(
 
 def _examine(storage: Storage, sink: Storage | None, *, read_data: bool) -> list[Finding]:
     roots = {Place.CHECKPOINT: storage} | ({} if sink is None else {Place.SINK: sink})
-    return list(rules.check(Case(roots, look_at(storage), read_data=read_data)))
+    case = Case(roots, look_at(storage), read_data=read_data)
+    needed = [area for area in rules.AREAS if area not in _ONLY_IF or _ONLY_IF[area](case)]
+    return [finding for area in needed for finding in import_module(area).check(case)]
+
+
+def _has_state(case: Case) -> bool:
+    look = case.look
+    if look.operators or look.last_commit is None:
+        return bool(look.operators)
+    try:
+        return bool(read_commit(look.storage, look.last_commit).state_ids)
+    except SluicegateError:
+        return False
+
+
+# What a checkpoint does not have need not be imported: `status` runs this for every target. And all
+# state is read apart, because that takes long.
+_ONLY_IF: Mapping[str, Callable[[Case], bool]] = {
+    f"{rules.__name__}.sink_log": lambda case: Place.SINK in case.roots,
+    f"{rules.__name__}.state": _has_state,
+    f"{rules.__name__}.state_data": lambda _case: False,
+}

@@ -12,7 +12,6 @@ from itertools import chain, islice
 from typing import Any
 
 from sluicegate.checkpoint.file_edits import Edit, Place, Roots, drop_sums
-from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import needed_files
 from sluicegate.checkpoint.format.log import stream_lines
 from sluicegate.checkpoint.format.offset_log import OffsetEntry, read_offsets
@@ -63,17 +62,6 @@ class Case:
     def sink(self) -> Storage | None:
         """The file sink, if it is known."""
         return self.roots.get(Place.SINK)
-
-    @property
-    def has_state(self) -> bool:
-        """Whether there is state, or a commit that names some."""
-        if self.look.operators:
-            return True
-        commit = self.look.last_commit
-        try:
-            return commit is not None and bool(read_commit(self.storage, commit).state_ids)
-        except SluicegateError:
-            return False
 
     @property
     def sink_words(self) -> tuple[str, ...]:

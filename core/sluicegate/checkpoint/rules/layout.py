@@ -158,12 +158,11 @@ def _logs(look: Look) -> dict[str, LogListing]:
 
 def _check_left_sums(look: Look) -> Iterator[Finding]:
     """Checksums of entries that will be written again, and cannot be."""
-    repair = repair_command(look)
     for directory, listing in _logs(look).items():
         newest = -1 if listing.last is None else listing.last
         for number in (n for n in listing.deleted if n > newest):
             place = f"{look.storage.uri}/{directory}/.{number}.crc"
-            yield LOG_SUM_LEFT.at(place, repair=repair)
+            yield LOG_SUM_LEFT.at(place, repair=repair_command(look))
 
 
 def _check_temporary(look: Look) -> Iterator[Finding]:

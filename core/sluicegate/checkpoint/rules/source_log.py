@@ -165,29 +165,33 @@ def _newest_file_offsets(look: Look) -> dict[str, int]:
 def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Iterator[Finding]:
     directory = f"{look.storage.uri}/{SOURCES}/{name}"
     last = -1 if listing.last is None else listing.last
-    repair = repair_command(look)
-    yield from _check_lost(directory, listing, offset, repair)
+    yield from _check_lost(look, name, listing, offset)
     if last > offset and look.last_batch in (None, newest_batch(look.storage)):
         detail = f"its newest entry is {last}, but the newest offset is {offset}"
         newest = -1 if look.last_batch is None else look.last_batch
         removed = {*look.offsets.deleted, *look.commits.deleted, *look.commits.batches}
         # A crash between the source's log and the offsets leaves it ahead, too: Spark merges that.
         if any(batch > newest for batch in removed):
-            yield SOURCE_LOG_AHEAD.at(directory, detail, repair=repair)
+            yield SOURCE_LOG_AHEAD.at(directory, detail, repair=repair_command(look))
         else:
             yield SOURCE_LOG_UNPLANNED.at(directory, detail)
 
 
-def _check_lost(directory: str, listing: LogListing, offset: int, repair: str) -> Iterator[Finding]:
+def _check_lost(look: Look, name: str, listing: LogListing, offset: int) -> Iterator[Finding]:
     """Entries that the offsets need; a few are named, the rest counted."""
     end = offset + 1
     last = -1 if listing.last is None else listing.last
     inside = [range(each.start, min(each.stop, end)) for each in missing_numbers(listing)]
     lost = [each for each in (*inside, range(last + 1, end)) if each]
+    if not lost:
+        return
     numbers, more = first_of(lost, _MOST_LOST)
+    directory = f"{look.storage.uri}/{SOURCES}/{name}"
     need = f"is missing; the offsets need entries up to {offset}"
     gaps = [
-        SOURCE_LOG_GAP.at(f"{directory}/{number}", f"entry {number} {need}", repair=repair)
+        SOURCE_LOG_GAP.at(
+            f"{directory}/{number}", f"entry {number} {need}", repair=repair_command(look)
+        )
         for number in numbers
     ]
     yield from and_more(gaps, more, "entry", "entries")
@@ -196,14 +200,13 @@ def _check_lost(directory: str, listing: LogListing, offset: int, repair: str) -
 def _check_files(
     look: Look, name: str, listing: LogListing, *, read_data: bool
 ) -> Iterator[Finding]:
-    repair = repair_command(look)
     for file in needed_files(listing):
         key = f"{SOURCES}/{name}/{file}"
         place = f"{look.storage.uri}/{key}"
         try:
             if file.endswith(".compact") and not read_data:
                 if fault := check_entries(look.storage, key):
-                    yield SOURCE_LOG_GAP.at(place, fault, repair=repair)
+                    yield SOURCE_LOG_GAP.at(place, fault, repair=repair_command(look))
                 continue
             for _ in read_source_files(look.storage, key):
                 pass
@@ -212,7 +215,7 @@ def _check_files(
         except UnsupportedFormat as e:
             yield layout.UNKNOWN_VERSION.at(place, e.message)
         except Corrupt as e:
-            yield SOURCE_LOG_GAP.at(place, e.message, repair=repair)
+            yield SOURCE_LOG_GAP.at(place, e.message, repair=repair_command(look))
 
 
 _NAME = re.compile(r"(?P<number>\d+)(?P<compact>\.compact)?")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 
 from sluicegate.checkpoint.rules import AREAS
 from sluicegate.errors import NotFound
@@ -41,7 +42,7 @@ def causes() -> tuple[Cause, ...]:
     The rules of checkpoints come with their checks, which take time to import. So this is asked
     when a log is read, and not before.
     """
-    modules = [area.load() for area in AREAS]
+    modules = [import_module(area) for area in AREAS]
     own = [Cause(rule, p) for m in modules for rule in rules_in(m) for p in rule.log_patterns]
     own.sort(key=lambda cause: cause.pattern.wraps)
     other = [Cause(r, p) for m in (kafka, environment) for r in rules_in(m) for p in r.log_patterns]
