@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 # From the lowest to the highest; packages in one tuple do not know each other.
 LAYERS = [
     ("errors",),
-    ("units", "process"),
+    ("units", "process", "arrow"),
     ("codec", "locks", "storage", "identity"),
     ("findings", "positions"),
     ("plan", "saved_plan", "lag", "config", "report"),
@@ -39,8 +39,8 @@ ONE_HOME = {
     "msgpack": {"codec"},
     "portalocker": {"locks"},
     "tomli": {"config"},
-    "pyarrow": {"job", "state", "dedup", "shards"},
-    "numpy": {"dedup", "job", "shards"},
+    "pyarrow": {"arrow", "job", "state", "dedup", "shards"},
+    "numpy": {"arrow", "dedup", "job", "shards"},
     "lz4": {"checkpoint"},
     "xxhash": {"checkpoint"},
     "google_crc32c": {"checkpoint"},

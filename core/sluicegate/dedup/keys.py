@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluicegate.arrow import column, texts, values_of
 from sluicegate.dedup.stamp import Column, Stamps, Texts
 
 _UNKNOWN = np.int64(-1)
+# The same as Arrow's `index_in` counts.
+_NOWHERE = column(np.array([-1], np.int32))[0]
 _ROOMY = 1 << 20
 # So many names are looked through faster than they are sorted for many questions.
 _FEW = 1 << 14
@@ -61,7 +64,7 @@ class Keys:
     def producers(self) -> Texts:
         """Every producer's name once, in the order they came."""
         if len(self._chunks) != 1:
-            self._chunks = [pa.concat_arrays(self._chunks or [pa.array([], pa.string())])]
+            self._chunks = [pa.concat_arrays(self._chunks or [texts([])])]
         return self._chunks[0]
 
     def final(self) -> Keys:
@@ -77,14 +80,14 @@ class Keys:
         """Names and partitions of some keys."""
         if self._below is None:
             pairs = self._pairs_by_id()[keys]
-            return self.producers.take(pa.array(pairs >> 32)), pairs & 0xFFFFFFFF
+            return self.producers.take(column(pairs >> 32)), pairs & 0xFFFFFFFF
         ours = keys >= self._offset
         names, partitions = self._below.names_of(keys[~ours])
         pairs = self._pairs_by_id()[keys[ours] - self._offset]
-        both = pa.concat_arrays([names, self.producers.take(pa.array(pairs >> 32))])
+        both = pa.concat_arrays([names, self.producers.take(column(pairs >> 32))])
         place = np.argsort(np.argsort(ours, kind="stable"), kind="stable")
         numbers = np.concatenate([partitions, pairs & 0xFFFFFFFF])
-        return both.take(pa.array(place)), numbers[place]
+        return both.take(column(place)), numbers[place]
 
     def find(self, stamps: Stamps) -> Column:
         """The key of every stamp; -1 if it has none."""
@@ -100,7 +103,7 @@ class Keys:
             return Coded(np.empty(0, np.int64), np.empty(0, np.int64))
         # A dictionary that was just made has no names that do not occur; a given one may.
         all_occur = stamps is not (stamps := stamps.encoded())
-        codes = stamps.producers.indices.to_numpy(zero_copy_only=False)
+        codes = values_of(stamps.producers.indices)
         places = int(stamps.partitions.max()) + 1
         cell = codes
         if places > 1:
@@ -135,21 +138,21 @@ class Keys:
     def _producers(self, names: Texts, used: Column, *, add: bool) -> Column:
         """The number of each name that is used; new ones are appended, or -1."""
         chosen, inverse = np.unique(used, return_inverse=True)
-        names = names.take(pa.array(chosen))
+        names = names.take(column(chosen))
         if self._final and self._known > max(_FEW, 4 * len(names)):
             found = self._bisect(names)
         elif self._known > 4 * len(names):
             # The hash table is made of the smaller side.
             there = pc.index_in(self.producers, value_set=names)
-            at = np.flatnonzero(there.is_valid().to_numpy(zero_copy_only=False))
+            at = np.flatnonzero(values_of(there.is_valid()))
             found = np.full(len(names), _UNKNOWN)
-            found[there.drop_null().to_numpy(zero_copy_only=False)] = at
+            found[values_of(there.drop_null())] = at
         else:
             index = pc.index_in(names, value_set=self.producers)
-            found = index.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+            found = values_of(index.fill_null(_NOWHERE)).astype(np.int64)
         fresh = np.flatnonzero(found < 0)
         if add and len(fresh):
-            self._chunks.append(names.take(pa.array(fresh)))
+            self._chunks.append(names.take(column(fresh)))
             found[fresh] = self._known + np.arange(len(fresh))
             self._known += len(fresh)
         return found[inverse]
@@ -161,17 +164,17 @@ class Keys:
         """
         if self._sorted is None:
             order = pc.sort_indices(self.producers)
-            self._sorted = self.producers.take(order), order.to_numpy().astype(np.int64)
+            self._sorted = self.producers.take(order), values_of(order).astype(np.int64)
         ordered, order = self._sorted
         low, high = np.zeros(len(names), np.int64), np.full(len(names), len(ordered))
         for _ in range(len(ordered).bit_length()):
             middle = np.minimum((low + high) // 2, len(ordered) - 1)
-            below = pc.less(ordered.take(pa.array(middle)), names)
-            right = below.to_numpy(zero_copy_only=False) & (low < high)
+            below = pc.less(ordered.take(column(middle)), names)
+            right = values_of(below) & (low < high)
             high = np.where(right | (low >= high), high, middle)
             low = np.where(right, middle + 1, low)
         at = np.minimum(low, len(ordered) - 1)
-        there = pc.equal(ordered.take(pa.array(at)), names).to_numpy(zero_copy_only=False)
+        there = values_of(pc.equal(ordered.take(column(at)), names))
         return np.where(there, order[at], _UNKNOWN)
 
     def _pair_ids(self, pairs: Column, *, add: bool) -> Column:

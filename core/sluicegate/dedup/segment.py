@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sluicegate.arrow import column, values_of
 from sluicegate.dedup.intervals import Intervals, Space, order_of
 from sluicegate.dedup.keys import Keys
 from sluicegate.dedup.stamp import MAX_PARTITION, Column, Stamps, Texts
@@ -93,7 +94,7 @@ def entries_of(keys: Keys, seen: Intervals, below: Intervals | None = None) -> E
     order = np.argsort(_ranks(names, partitions)[places], kind="stable")
     places = places[order]
     return Entries(
-        names.take(pa.array(places)),
+        names.take(column(places)),
         partitions[places],
         first[order].astype(np.int64),
         (end[order] - np.uint64(1)).astype(np.int64),
@@ -117,11 +118,11 @@ def _places(ids: Column, room: int) -> tuple[Column, Column]:
 
 def _ranks(names: Texts, partitions: Column) -> Column:
     """The rank of each key by name and partition."""
-    table = pa.table({"name": names, "partition": partitions})
+    table = pa.table({"name": names, "partition": column(partitions)})
     order = pc.sort_indices(table, [("name", "ascending"), ("partition", "ascending")])
     small = np.uint16 if len(partitions) <= 1 << 16 else np.int64
     ranks = np.zeros(len(partitions), small)
-    ranks[order.to_numpy()] = np.arange(len(partitions))
+    ranks[values_of(order)] = np.arange(len(partitions))
     return ranks
 
 
@@ -148,11 +149,11 @@ def encode(entries: Entries) -> bytes:
     table = pa.table(
         {
             "producer": entries.producers,
-            "partition": entries.partitions.astype(np.int32),
-            "first": entries.first,
-            "last": entries.last,
-            "at": entries.at,
-            "expired": entries.expired,
+            "partition": column(entries.partitions.astype(np.int32)),
+            "first": column(entries.first),
+            "last": column(entries.last),
+            "at": column(entries.at),
+            "expired": column(entries.expired),
         },
         schema=_SCHEMA,
     )
@@ -171,13 +172,13 @@ def encode(entries: Entries) -> bytes:
 def decode(data: bytes, place: str) -> Entries:
     """What a segment knows, or `SegmentDamaged`."""
     try:
-        table = pq.read_table(pa.BufferReader(data)).combine_chunks()
-    except (pa.ArrowException, OSError) as e:
+        table = pq.ParquetFile(pa.BufferReader(data)).read()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         raise SegmentDamaged(f"{place} is not a segment: {e}", place=place) from e
     if not table.schema.equals(_SCHEMA):
         raise SegmentDamaged(f"{place} is not a segment: {table.schema.names}", place=place)
     producers, *numbers = (_column(table, name) for name in _SCHEMA.names)
-    partitions, first, last, at, expired = (each.to_numpy(zero_copy_only=False) for each in numbers)
+    partitions, first, last, at, expired = (values_of(each) for each in numbers)
     entries = Entries(producers, partitions.astype(np.int64), first, last, at, expired)
     _check(entries, place)
     return entries
@@ -246,7 +247,7 @@ def _owners(entries: Entries) -> Column:
     """A number per (producer, partition), ascending along the entries."""
     if not len(entries):
         return np.empty(0, np.int64)
-    names = entries.producers.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    names = values_of(entries.producers.dictionary_encode().indices)
     changes = (names[1:] != names[:-1]) | (entries.partitions[1:] != entries.partitions[:-1])
     return np.concatenate([[0], np.cumsum(changes)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sluicegate.arrow import texts
 from sluicegate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Stamps:
         for each in stamps:
             each.checked()
         return cls.of(
-            [each.producer_id for each in stamps],
+            texts([each.producer_id for each in stamps]),
             [each.partition for each in stamps],
             [each.sequence for each in stamps],
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
+from sluicegate.arrow import texts
 from sluicegate.errors import ConfigInvalid
 from sluicegate.state.delta import KEY, PRESENT, REPLACES, Merge, Table
 
@@ -87,7 +88,10 @@ def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
         elif each.how == "avg":
             total = pc.cast(state[each.name + _SUM], pa.float64(), safe=False)
             count = pc.cast(state[each.name + _COUNT], pa.float64())
-            columns[each.name] = pc.divide(total, pc.if_else(pc.equal(count, 0), None, count))
+            # Nothing was counted: there is no average, rather than one of not-a-number.
+            none = pa.nulls(len(count), count.type)
+            counted = pc.if_else(pc.cast(count, pa.bool_()), count, none)
+            columns[each.name] = pc.divide(total, counted)
         else:
             columns[each.name] = state[each.name]
     return pa.table(columns)
@@ -106,11 +110,10 @@ def rows(
     state: Table, aggregates: Sequence[Aggregate], keys: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """State as plain values by key: of some keys, or of all; other state is shown as it is."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if keys is not None:
-        state = state.filter(pc.is_in(state[KEY], value_set=pa.array(keys, pa.string())))
+        state = state.filter(pc.is_in(state[KEY], value_set=texts(keys)))
     plain = EVENTS not in state.column_names
     table = state.drop_columns([REPLACES, PRESENT]) if plain else shown(state, aggregates)
     return [

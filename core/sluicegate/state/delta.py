@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sluicegate import arrow
 from sluicegate.errors import Corrupt, UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def aggregate(rows: Table, keys: Sequence[str], wanted: Sequence[tuple[str, str]
     for name in summed:
         if not fit(rows[name]):
             rows = widen(rows, name)
-    grouped = rows.group_by(list(keys), use_threads=False).aggregate(list(wanted))
+    grouped = arrow.grouped(rows, keys, wanted)
     for name in (f"{each}_sum" for each in summed):
         if is_wide(grouped[name].type) and _largest(grouped[name]) <= _LARGEST:
             grouped = _cast(grouped, name, pa.int64())
@@ -81,7 +82,7 @@ def _cast(rows: Table, name: str, kind: pa.DataType) -> Table:
 KEY, REPLACES, PRESENT = "key", "replaces", "present"
 _OWN = (KEY, REPLACES, PRESENT)
 _MERGE = b"merge"
-_ORDER, _START = "sg.order", "sg.start"
+_ORDER = "sg.order"
 
 
 class Merge(Enum):
@@ -109,9 +110,9 @@ def table(
     import pyarrow as pa
 
     columns = {
-        KEY: pa.array(keys, pa.string()),
-        REPLACES: pa.array(replaces or [False] * len(keys), pa.bool_()),
-        PRESENT: pa.array(present or [True] * len(keys), pa.bool_()),
+        KEY: arrow.texts(keys),
+        REPLACES: arrow.truths(replaces or [False] * len(keys)),
+        PRESENT: arrow.truths(present or [True] * len(keys)),
     } | {name: pa.array(column) for name, column in values.items()}
     made = pa.table(columns)
     for name, merge in merges.items():
@@ -123,9 +124,7 @@ def table(
 
 def binary(values: Sequence[bytes | None]) -> Any:
     """A column of bytes, which may be missing."""
-    import pyarrow as pa
-
-    return pa.array(values, pa.binary())
+    return arrow.octets(values)
 
 
 def encode(partial: Table) -> bytes:
@@ -164,7 +163,7 @@ def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
         raise PartialInvalid("partials of different columns cannot be merged")
     rows = pa.concat_tables(
         [
-            each.append_column(_ORDER, pa.array([order] * each.num_rows, pa.int64()))
+            each.append_column(_ORDER, arrow.repeated(order, each.num_rows))
             for order, each in enumerate(partials)
         ]
     )
@@ -178,7 +177,7 @@ def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
         merged = _with_merge(merged, name, rule)
     if whole:
         merged = merged.filter(merged[PRESENT])
-        nothing = pc.equal(merged[PRESENT], pa.scalar(False))
+        nothing = pc.invert(merged[PRESENT])
         merged = merged.set_column(merged.schema.get_field_index(REPLACES), REPLACES, nothing)
     return merged.sort_by(KEY)
 
@@ -198,12 +197,10 @@ def _since_replaced(rows: Table) -> Table:
     replacing = rows.filter(rows[REPLACES])
     if not replacing.num_rows:
         return rows
-    starts = replacing.group_by(KEY).aggregate([(_ORDER, "max")]).rename_columns([KEY, _START])
-    joined = rows.join(starts, KEY, join_type="left outer", use_threads=False)
-    kept = pc.or_kleene(
-        pc.is_null(joined[_START]), pc.greater_equal(joined[_ORDER], joined[_START])
-    )
-    return joined.filter(kept).drop_columns([_START]).sort_by(_ORDER)
+    latest = aggregate(replacing, [KEY], [(_ORDER, "max")])
+    at = pc.index_in(rows[KEY], value_set=latest[KEY], skip_nulls=True)
+    start = latest[f"{_ORDER}_max"].take(at)
+    return rows.filter(pc.or_kleene(pc.is_null(start), pc.greater_equal(rows[_ORDER], start)))
 
 
 def _check_own(partial: Table) -> None:
