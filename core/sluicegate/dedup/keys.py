@@ -136,9 +136,11 @@ class Keys:
         return found
 
     def _producers(self, names: Texts, used: Column, *, add: bool) -> Column:
-        """The number of each name that is used; new ones are appended, or -1."""
-        chosen, inverse = np.unique(used, return_inverse=True)
-        names = names.take(column(chosen))
+        """The number of each name that is used, ascending; new ones are appended, or -1."""
+        begins = np.ones(len(used), bool)
+        np.not_equal(used[1:], used[:-1], out=begins[1:])
+        if np.count_nonzero(begins) < len(names):
+            names = names.take(column(used[begins]))
         if self._final and self._known > max(_FEW, 4 * len(names)):
             found = self._bisect(names)
         elif self._known > 4 * len(names):
@@ -155,7 +157,7 @@ class Keys:
             self._chunks.append(names.take(column(fresh)))
             found[fresh] = self._known + np.arange(len(fresh))
             self._known += len(fresh)
-        return found[inverse]
+        return found[np.cumsum(begins) - 1] if len(found) < len(used) else found
 
     def _bisect(self, names: Texts) -> Column:
         """The number of each name, or -1, by halves: all names at a time.
@@ -186,11 +188,17 @@ class Keys:
         if add and len(fresh):
             new = len(self._pairs) + np.arange(len(fresh))
             ids[fresh] = new
-            order = np.argsort(pairs[fresh])
-            places = at[fresh][order]
-            self._pairs = np.insert(self._pairs, places, pairs[fresh][order])
-            self._ids = np.insert(self._ids, places, new[order])
+            self._insert(at[fresh], pairs[fresh], new)
         return ids
+
+    def _insert(self, places: Column, pairs: Column, ids: Column) -> None:
+        order = np.argsort(pairs)
+        if not len(self._pairs):
+            # As when a log is read: there is nothing to move, and moving takes longer than sorting.
+            self._pairs, self._ids = pairs[order], ids[order]
+            return
+        self._pairs = np.insert(self._pairs, places[order], pairs[order])
+        self._ids = np.insert(self._ids, places[order], ids[order])
 
     def _pairs_by_id(self) -> Column:
         if self._by_id is not None:
