@@ -5,8 +5,9 @@
 
 A switch is a call into another file than the call before it. Counting begins when the command's own
 `run` is called; constructors, comprehensions and lambdas do not count, nor what a module does while
-it is imported, nor the files of `_EVERYWHERE`, which everything uses. `--switches` prints every switch. `--table` measures some
-journeys on small targets of tests/formats and writes them to docs/results/journeys.md.
+it is imported, nor the files of `_EVERYWHERE`, which everything uses. `--switches` prints every
+switch. `--table` measures some journeys on small targets of tests/formats and writes them to
+docs/results/journeys.md.
 
 Depends on `sluicegate_cli.shell.run` and the names of the package directories only, so that the
 same tool measures the code before and after it was cut differently.

@@ -1,16 +1,18 @@
-"""One interface to what targets remember of their changes: history, undo, applying a plan.
+"""What targets remember of their changes: history, undo, applying a plan, approving one.
 
 Each kind of target keeps its journal in its own way (an offset store in its versions, a chain in
-its links); commands only know this.
+its links) and writes only that down; commands know nothing but this.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from shlex import quote
+from typing import Any, Generic, Protocol, TypeVar
 
 from sluicegate import units
 from sluicegate.errors import Corrupt, Drifted, NotFound, StorageFailed
@@ -63,26 +65,90 @@ class Entry:
         return asdict(self) | {"at": units.utc(self.at) if self.at else None}
 
 
-class Journal(Protocol):
-    """The changes of one target."""
+class Operation(Protocol):
+    """One change of a target, as a frozen value of its parameters; each kind has its own.
 
+    A kind's operations have, in one class each, what they mean now (`plan`), doing it, and their
+    inverse.
+    """
+
+    @property
+    def name(self) -> str:
+        """What plans and the history call it."""
+
+    def to_work(self) -> dict[str, Any]:
+        """As plain values, for a plan."""
+
+
+Op = TypeVar("Op", bound=Operation)
+
+
+class Journal(ABC, Generic[Op]):
+    """The changes of one target. What all kinds have in common is written here, once."""
+
+    uri: str
+
+    @abstractmethod
     def history(self) -> list[Entry]:
         """What is remembered, newest first."""
 
-    def plan(self, work: Mapping[str, Any]) -> Plan:
-        """What this work means for the target as it is now."""
+    @abstractmethod
+    def operation(self, work: Mapping[str, Any]) -> Op:
+        """The operation that a plan's work describes, or `Corrupt`."""
 
-    def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
-        """The inverse of an operation, on top of what is there now; None: of the newest change."""
+    @abstractmethod
+    def propose(self, operation: Op) -> Plan:
+        """What an operation means for the target as it is now."""
 
-    def preflight(self, plan: Plan) -> str | None:
-        """`Locked` if a living writer stands against a plan; a warning if that cannot be told."""
+    @abstractmethod
+    def inverse(self, entry: Entry, *, force: bool) -> Op:
+        """The operation that takes a change back, on top of what is there now."""
 
+    @abstractmethod
     def settle(self, entry: Entry) -> None:
         """Make sure that an operation which is there is durable: its writer may have died."""
 
+    @abstractmethod
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         """Do it, under the target's lock; `Drifted` if the preconditions no longer hold."""
+
+    def preflight(self, plan: Plan) -> str | None:
+        """`Locked` if a living writer stands against a plan; a warning if that cannot be told."""
+        del plan
+        return None
+
+    def is_change(self, entry: Entry) -> bool:
+        """Whether an entry is a change that undo takes back when none is named."""
+        return entry.undo == "yes" and entry.undoes is None
+
+    def plan(self, work: Mapping[str, Any]) -> Plan:
+        """What the work of a plan means for the target as it is now."""
+        return self.propose(self.operation(work))
+
+    def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
+        """The inverse of an operation, on top of what is there now; None: of the newest change."""
+        return self.propose(self.inverse(self.undoable(operation), force=force))
+
+    def undoable(self, operation: str | None) -> Entry:
+        """The entry of an operation that can be undone; None: of the newest change."""
+        entries = self.history()
+        if operation is None:
+            for entry in entries:
+                if self.is_change(entry):
+                    return entry
+            raise self.nothing_to_undo(f"nobody has changed {self.uri}, or all changes are undone")
+        for entry in entries:
+            if entry.id == operation:
+                if entry.undo != "yes":
+                    raise self.nothing_to_undo(f"{operation} cannot be undone: {entry.undo}")
+                return entry
+        raise self.nothing_to_undo(f"there is no operation {operation!r} in {self.uri}")
+
+    def nothing_to_undo(self, message: str) -> NothingToUndo:
+        """The one error for it, with the command that shows what can be undone."""
+        return NothingToUndo(
+            message, hint=f"see what can be undone with: sluicegate history {quote(self.uri)}"
+        )
 
 
 def log_intent(path: Path, plan: Plan, approval: Approval) -> None:
@@ -136,7 +202,7 @@ def _line(event: str, plan: Plan, approval: Approval) -> dict[str, Any]:
     }
 
 
-def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
+def review(journal: Journal[Any], saved: SavedPlan) -> Plan | Entry:
     """A saved plan that still holds; or the entry of when it was applied, so twice is once."""
     if applied := _applied(journal, saved):
         return applied
@@ -160,7 +226,7 @@ def review(journal: Journal, saved: SavedPlan) -> Plan | Entry:
     return fresh
 
 
-def _applied(journal: Journal, saved: SavedPlan) -> Entry | None:
+def _applied(journal: Journal[Any], saved: SavedPlan) -> Entry | None:
     """The entry of when a saved plan was applied, if it was, and made durable."""
     for entry in journal.history():
         if entry.plan_digest == saved.digest:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from sluicegate.config import Maintain
 from sluicegate.errors import Corrupt, Drifted, Locked, SluicegateError
@@ -66,7 +67,7 @@ class PlannedStep:
     apply: Callable[[Approval], Entry | None]
 
     @classmethod
-    def through(cls, journal: Journal, plan: Plan) -> PlannedStep:
+    def through(cls, journal: Journal[Any], plan: Plan) -> PlannedStep:
         """By the journal of the target, so that its history tells of it."""
         return cls(plan, lambda approval: journal.apply(plan, approval))
 

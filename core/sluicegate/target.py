@@ -145,13 +145,13 @@ class Options:
 class Change:
     """A plan of a target's journal, what carries it out, and what to tell afterwards."""
 
-    journal: Journal
+    journal: Journal[Any]
     plan: Plan
     apply: Callable[[Approval], Entry]
     afterwards: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, journal: Journal, plan: Plan) -> Change:
+    def of(cls, journal: Journal[Any], plan: Plan) -> Change:
         """As the journal itself applies it."""
         return cls(journal, plan, lambda approval: journal.apply(plan, approval))
 
@@ -231,7 +231,7 @@ class Target(ABC):
     @property
     def command_name(self) -> str:
         """The target as the next command names it."""
-        return quote(self.configured_name or self.name)
+        return self.configured_name or self.name
 
     def wrong_kind(self, wanted: TargetKind) -> UnsupportedFormat:
         """The one error for a command that works on another kind."""
@@ -307,7 +307,7 @@ class Target(ABC):
 
     # Changing.
 
-    def journal(self) -> Journal:
+    def journal(self) -> Journal[Any]:
         """What was changed, and how more is changed."""
         raise UnsupportedFormat(
             f"{self.uri} is a {self.kind.value} ({self.why}), of which this release keeps no "

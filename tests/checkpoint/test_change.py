@@ -14,7 +14,7 @@ from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.offset_log import read_offsets
 from sluicegate.checkpoint.journal import CheckpointJournal
 from sluicegate.checkpoint.operations.relocate import plan_relocate, plan_seed, relocate, seed
-from sluicegate.checkpoint.operations.repair import diagnose
+from sluicegate.checkpoint.operations.repair import Repair, diagnose
 from sluicegate.checkpoint.operations.reset import wanted_offsets
 from sluicegate.checkpoint.operations.rollback import batch_at
 from sluicegate.checkpoint.verify import verify
@@ -201,7 +201,7 @@ def test_repair(lab: Path, damage: Damage, recipe: str, tmp_path: Path) -> None:
     before = tree(made.root)
     plan = journal.plan(work)
     roots = {Place.CHECKPOINT: storage} | ({Place.SINK: sink} if sink else {})
-    unmended = {d.finding.code for d in diagnose(roots, work) if d.fix is None}
+    unmended = {d.finding.code for d in diagnose(roots, Repair.from_work(work)) if d.fix is None}
     assert {choice.about for choice in plan.choices} == unmended
     if "SG-OFFSETS-BEHIND-COMMIT" in told:
         # What is ahead of the missing offsets follows from it.

@@ -73,7 +73,7 @@ def seeded(storage: LocalStorage) -> None:
 
 def changed(source: Path, work: dict[str, object]) -> Act:
     journal = CheckpointJournal(open_storage(str(source), read_only=True), writer_gone=True)
-    return lambda storage: journal.write_into(storage, work, ME)
+    return lambda storage: journal.write_into(storage, journal.operation(work), ME)
 
 
 ROLLBACK: dict[str, object] = {"operation": "rollback", "to": 0}

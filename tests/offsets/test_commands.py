@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from sluicegate import saved_plan
-from sluicegate.offsets import LockFileOffsetStore, Record, legacy, operations
+from sluicegate.offsets import LockFileOffsetStore, Record, legacy
 from sluicegate.offsets.journal import StoreJournal
-from sluicegate.offsets.operations import StoreChange
+from sluicegate.offsets.operations import Reset
 from sluicegate.offsets.record import encode
 from sluicegate.positions import Position, Positions
 from sluicegate.process import Who
@@ -938,8 +938,8 @@ def save_plan(root: Path, place: Path, offset: int) -> None:
     """Save a plan to set both partitions of orders to an offset."""
     found = LockFileOffsetStore.open(str(root))
     spec = ResetSpec(Scenario.OFFSET, Scope({"orders": None}), number=offset)
-    change: StoreChange = operations.reset(found, "billing", spec)
-    saved_plan.save(StoreJournal(found).plan(change.to_work()), str(place), None, 3600)
+    plan = StoreJournal(found).propose(Reset.to(found, "billing", spec))
+    saved_plan.save(plan, str(place), None, 3600)
 
 
 CHANGING = {

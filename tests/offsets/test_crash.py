@@ -23,8 +23,8 @@ from sluicegate import saved_plan
 from sluicegate.errors import NotFound
 from sluicegate.journal import Approval, Entry, review
 from sluicegate.offsets import Commit, Fence, LockFileOffsetStore, StoreDamaged
-from sluicegate.offsets import operations as operation
 from sluicegate.offsets.journal import StoreJournal
+from sluicegate.offsets.operations import Import, Reset
 from sluicegate.offsets.store import DEFAULT_VERSIONS, MARKER
 from sluicegate.offsets.verify import LEFTOVERS, look_at
 from sluicegate.plan import Plan
@@ -71,16 +71,16 @@ def delete(*partitions: int) -> Step:
 def reset(offset: int) -> Step:
     def step(store: LockFileOffsetStore) -> None:
         spec = ResetSpec(Scenario.OFFSET, number=offset)
-        change = operation.reset(store, CONSUMER, spec)
-        apply(store, StoreJournal(store).plan(change.to_work()))
+        change = Reset.to(store, CONSUMER, spec)
+        apply(store, StoreJournal(store).propose(change))
 
     return step
 
 
 def take_over(offsets: State) -> Step:
     def step(store: LockFileOffsetStore) -> None:
-        change = operation.take_over(store, CONSUMER, Positions({TOPIC: offsets}))
-        apply(store, StoreJournal(store).plan(change.to_work()))
+        change = Import.of(store, CONSUMER, Positions({TOPIC: offsets}))
+        apply(store, StoreJournal(store).propose(change))
 
     return step
 
@@ -298,8 +298,8 @@ class TestSavedPlan:
     def prepare(self, template: Path, storage: LocalStorage) -> None:
         copy_of(template)(storage)
         store = LockFileOffsetStore(storage)
-        change = operation.reset(store, CONSUMER, ResetSpec(Scenario.OFFSET, number=42))
-        plan = StoreJournal(store).plan(change.to_work())
+        change = Reset.to(store, CONSUMER, ResetSpec(Scenario.OFFSET, number=42))
+        plan = StoreJournal(store).propose(change)
         saved_plan.save(plan, self.place(Path(storage.uri)), "a test", 3600)
 
     def act(self, storage: LocalStorage) -> Entry:

@@ -26,8 +26,8 @@ from sluicegate.offsets import (
     MemoryOffsetStore,
     OffsetStore,
     StaleCommit,
+    operations,
 )
-from sluicegate.offsets import operations as operation
 from sluicegate.offsets.journal import StoreJournal
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
@@ -206,9 +206,9 @@ class Reset:
     def store(self, store: OffsetStore, consumer: str, model: Model) -> bool:
         assert isinstance(store, LockFileOffsetStore)
         spec = ResetSpec(Scenario.OFFSET, number=self.offset)
-        change = operation.reset(store, consumer, spec)
+        change = operations.Reset.to(store, consumer, spec)
         journal = StoreJournal(store)
-        plan = journal.plan(change.to_work())
+        plan = journal.propose(change)
         if not plan.actions:
             raise NotFound("all are there")
         return bool(journal.apply(plan, Approval(myself(), "a test")))

@@ -17,7 +17,7 @@ from sluicegate.shards import membership, weights
 from sluicegate.shards.assignment import AssignmentInvalid, from_names
 from sluicegate.shards.describe import Proposal
 from sluicegate.shards.files import parse
-from sluicegate.shards.journal import REBALANCE, FileJournal, work_of
+from sluicegate.shards.journal import FileJournal, Rebalance, Restore
 from sluicegate.shards.planner import RebalancePlan, plan
 from sluicegate.target import TargetKind, detect
 
@@ -249,7 +249,7 @@ def journal(path: Path) -> FileJournal:
 def change(path: Path, *, output: str | None = None, note: str = "") -> Any:
     current = journal(path).read().assignment
     data = Proposal.of(plan(current, current.nodes), "rebalance").to_text()
-    return journal(path).plan(work_of(REBALANCE, data, note=note, output=output))
+    return journal(path).propose(Rebalance(data=data, note=note, output=output))
 
 
 def applied(path: Path, made: Any) -> Any:
@@ -357,9 +357,9 @@ def test_a_link_is_followed(path: Path, tmp_path: Path) -> None:
     [
         {},
         {"operation": "delete"},
-        work_of(REBALANCE, "x"),
-        work_of(REBALANCE, Proposal(from_names(["a"])).to_text()),
-        work_of("restore", undoes="map.csv@7"),
+        Rebalance(data="x").to_work(),
+        Rebalance(data=Proposal(from_names(["a"])).to_text()).to_work(),
+        Restore(undoes="map.csv@7").to_work(),
     ],
 )
 def test_work_that_is_none(path: Path, work: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def run(
         session.sink.show(plan_view(done, applied=True, entry=found))
 
 
-def _apply(journal: Journal, saved: SavedPlan, plan: Plan, approval: Approval) -> Entry:
+def _apply(journal: Journal[Any], saved: SavedPlan, plan: Plan, approval: Approval) -> Entry:
     approval = replace(approval, plan_digest=saved.digest, planned_by=saved.by)
     try:
         return journal.apply(plan, approval)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from sluicegate.errors import UsageError
-from sluicegate.offsets import operations
+from sluicegate.offsets.operations import Delete
 from sluicegate.offsets.target import OffsetStoreTarget
 from sluicegate_cli.inputs import scope_of
 from sluicegate_cli.options import (
@@ -45,5 +45,5 @@ def run(
     found = session.open(OffsetStoreTarget, target, as_, consumer=consumer)
     store = found.store()
     scope = scope_of(topic, all_topics, [])
-    change = operations.delete(store, store.choose(consumer), scope, force=force)
-    session.carry_out(found.change(store, change))
+    operation = Delete.of(store, store.choose(consumer), scope, force=force)
+    session.carry_out(found.change(store, operation))

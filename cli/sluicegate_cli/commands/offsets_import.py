@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from sluicegate.errors import UsageError
-from sluicegate.offsets import legacy, operations
+from sluicegate.offsets import legacy
+from sluicegate.offsets.operations import Import
 from sluicegate.offsets.target import OffsetStoreTarget
 from sluicegate.positions import Positions, PositionsForm
 from sluicegate.storage import local_root, open_storage
@@ -51,8 +52,8 @@ def run(
     found = session.open(OffsetStoreTarget, target, as_)
     store = found.store()
     positions = _read(source, form)
-    change = operations.take_over(store, consumer, positions, replace=replace, force=force)
-    session.carry_out(found.change(store, change))
+    operation = Import.of(store, consumer, positions, replace=replace, force=force)
+    session.carry_out(found.change(store, operation))
 
 
 def _read(source: str, form: PositionsForm | None) -> Positions:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
-from typing import Any
 
 from sluicegate.checkpoint.format.checksums import hidden_name, visible_name
 from sluicegate.checkpoint.view import Look
@@ -99,10 +98,6 @@ class Draft:
     preconditions: tuple[Precondition, ...] = ()
     undoes: str | None = None
     choices: tuple[Choice, ...] = ()
-
-
-Planner = Callable[[Roots, Mapping[str, Any]], Draft]
-"""Makes a draft of some work from what the checkpoint is now, or refuses and says why."""
 
 
 def newest_after(batches: Iterable[int], edits: Iterable[Edit]) -> int:

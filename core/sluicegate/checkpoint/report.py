@@ -86,7 +86,9 @@ def _standing(summary: Summary) -> str:
     if summary.standing is Standing.CLEAN and summary.last_batch is not None:
         return f"clean; the next start begins with batch {summary.last_batch + 1}"
     if summary.standing is Standing.BROKEN:
-        return f"{summary.standing.value}; run: sluicegate checkpoint verify {summary.uri}"
+        return (
+            f"{summary.standing.value}; run: {units.command('checkpoint', 'verify', summary.uri)}"
+        )
     return str(summary.standing.value)
 
 

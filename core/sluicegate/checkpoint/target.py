@@ -19,9 +19,11 @@ from sluicegate.target import (
     TargetKind,
     expect,
 )
+from sluicegate.units import command
 
 if TYPE_CHECKING:
     from sluicegate.checkpoint.journal import CheckpointJournal
+    from sluicegate.checkpoint.operations.base import CheckpointOperation
     from sluicegate.lag import Lag
     from sluicegate.maintenance import RunOptions, Sample, Steps
     from sluicegate.positions import Positions
@@ -130,7 +132,7 @@ class SparkCheckpoint(Target):
         if not len(found):
             raise NotFound(
                 f"{self.uri} reads no topic: its sources are files or count for themselves",
-                hint=f"see them with: sluicegate offsets show {self.command_name}",
+                hint=f"see them with: {command('offsets', 'show', self.command_name)}",
                 place=self.uri,
             )
         if ends is None:
@@ -171,7 +173,7 @@ class SparkCheckpoint(Target):
         )
 
     def rollback(self, to: int | None, moment: str | None, *, force: bool) -> Change:
-        from sluicegate.checkpoint.operations.rollback import batch_at
+        from sluicegate.checkpoint.operations.rollback import Rollback, batch_at
         from sluicegate.units import parse_moment
 
         del force  # a foreign checkpoint has no fence that would make it safe
@@ -179,44 +181,44 @@ class SparkCheckpoint(Target):
         if moment is not None:
             journal.refuse_interrupted()
             to = batch_at(self.storage, parse_moment(moment))
-        return self._change(journal, {"operation": "rollback", "to": to})
+        assert to is not None
+        return self._change(journal, Rollback(to=to, sink=self._named_sink))
 
     def reset(self, options: ResetOptions) -> Change:
-        from sluicegate.checkpoint.operations.reset import known_topics, wanted_offsets
+        from sluicegate.checkpoint.operations.reset import Reset, known_topics, wanted_offsets
 
         journal = self.journal()
         journal.refuse_interrupted()
         spec = options.spec_of(known_topics(self.storage))
-        work = {
-            "operation": "reset",
-            "to": wanted_offsets(self.storage, spec),
-            "at": round(time.time() * 1000),
-            "note": str(spec),
-        }
-        return self._change(journal, work)
+        operation = Reset(
+            to=wanted_offsets(self.storage, spec),
+            at=round(time.time() * 1000),
+            note=str(spec),
+            sink=self._named_sink,
+        )
+        return self._change(journal, operation)
 
     def repair(self, options: RepairOptions) -> Change:
+        from sluicegate.checkpoint.operations.repair import Repair
         from sluicegate.positions import to_spark
 
         journal = self.journal()
-        work = {
-            "operation": "repair",
-            "read_data": options.read_data,
-            "offsets": to_spark(options.offsets) if options.offsets else None,
-            "query_id": options.query_id,
-            **self._named_sink,
-        }
-        return Change.of(journal, journal.plan_finish() or journal.plan(work))
+        operation = Repair(
+            read_data=options.read_data,
+            offsets=to_spark(options.offsets) if options.offsets else None,
+            query_id=options.query_id,
+            sink=self._named_sink,
+        )
+        return Change.of(journal, journal.plan_finish() or journal.propose(operation))
 
-    def _change(self, journal: CheckpointJournal, work: dict[str, Any]) -> Change:
-        """Some work on the checkpoint, or on a copy of it."""
+    def _change(self, journal: CheckpointJournal, operation: CheckpointOperation) -> Change:
+        """An operation on the checkpoint, or on a copy of it."""
         into = self.options.into
         if into is None:
-            return Change.of(journal, journal.plan({**work, **self._named_sink}))
+            return Change.of(journal, journal.propose(operation))
         from sluicegate.checkpoint.operations.relocate import cut_over
 
-        # A change of a copy leaves the sink alone.
-        plan = journal.plan_into(work, into)
+        plan = journal.plan_into(operation, into)
         return Change(
             journal,
             plan,
@@ -225,10 +227,13 @@ class SparkCheckpoint(Target):
         )
 
     @property
-    def _named_sink(self) -> dict[str, str]:
-        """The sink that an option named, as part of the plan: whoever applies it needs it, too."""
-        sink = self.options.sink
-        return {"sink": canonical_uri(sink)} if sink else {}
+    def _named_sink(self) -> str | None:
+        """The sink that an option named, as part of the plan: whoever applies it needs it, too.
+
+        A change of a copy leaves the sink alone.
+        """
+        sink = None if self.options.into else self.options.sink
+        return canonical_uri(sink) if sink else None
 
 
 ADAPTER = SparkCheckpoint

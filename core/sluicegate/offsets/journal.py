@@ -9,12 +9,19 @@ from shlex import quote
 from typing import Any
 
 from sluicegate import units
-from sluicegate.errors import Drifted, Locked, NotFound, SluicegateError
-from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
-from sluicegate.offsets.operations import RESTORE, TITLES, StoreChange, consequences
+from sluicegate.errors import Locked, NotFound
+from sluicegate.journal import Approval, Entry, Journal, NothingToUndo, check_drift, undone_by
+from sluicegate.offsets.operations import (
+    Parts,
+    Restore,
+    StoreOperation,
+    Undo,
+    from_work,
+    is_damaged,
+)
 from sluicegate.offsets.record import COMMIT, Kept, Record
-from sluicegate.offsets.store import LockFileOffsetStore, Partition, StoreDamaged, Update
-from sluicegate.plan import Action, Plan, Precondition, Subject
+from sluicegate.offsets.store import LockFileOffsetStore, Partition, StoreDamaged
+from sluicegate.plan import Plan, Subject
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
 from sluicegate.storage import canonical_uri
@@ -23,16 +30,16 @@ KIND = "offset-store"
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
-class StoreJournal:
+class StoreJournal(Journal[StoreOperation]):
     """`Journal` of an offset store; of one of its consumers if named."""
 
     def __init__(
         self, store: LockFileOffsetStore, *, name: str | None = None, consumer: str | None = None
     ) -> None:
         self._store = store
-        self._uri = canonical_uri(store.uri)
+        self.uri = canonical_uri(store.uri)
         self._consumer = consumer
-        self._subject = Subject(KIND, self._uri, name, store.mark.id)
+        self._subject = Subject(KIND, self.uri, name, store.mark.id)
 
     def history(self) -> list[Entry]:
         kept = self._store.kept_records()
@@ -40,41 +47,57 @@ class StoreJournal:
         # Stable: of equal times each consumer's newest stays first. Damage comes before all.
         return sorted(entries, key=lambda entry: entry.at or math.inf, reverse=True)
 
-    def plan(self, work: Mapping[str, Any]) -> Plan:
-        change = StoreChange.from_work(work)
-        if change.operation == RESTORE:
-            return self._plan_restore(change)
-        return self._plan(change, self._store.newest(change.consumer))
+    def operation(self, work: Mapping[str, Any]) -> StoreOperation:
+        return from_work(work)
+
+    def propose(self, operation: StoreOperation) -> Plan:
+        return self._as_plan(operation, operation.plan(self._store))
+
+    def _as_plan(self, operation: StoreOperation, parts: Parts) -> Plan:
+        return Plan(
+            title=f"{operation.title} consumer {operation.consumer}",
+            actions=parts.actions,
+            consequences=parts.consequences,
+            preconditions=parts.needs,
+            subject=self._subject,
+            work=operation.to_work(),
+        )
 
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
+        if operation is None and (damaged := self._damaged()):
+            return self.propose(Restore.newest(self._store, damaged))
+        return super().plan_undo(operation, force=force)
+
+    def undoable(self, operation: str | None) -> Entry:
+        """By its record alone: the history of all consumers may be long."""
         if operation is None:
-            if damaged := self._damaged():
-                return self._plan_restore(self._newest_restore(damaged))
-            operation = self._newest_change()
+            return self._newest_change()
         consumer, _, number = operation.rpartition("@")
         if consumer not in self._consumers() or not _NUMBER.fullmatch(number):
-            raise self._nothing(f"there is no operation {operation!r} in {self._uri}")
+            raise self.nothing_to_undo(f"there is no operation {operation!r} in {self.uri}")
+        return Entry(operation, 0.0, "", "", "")
+
+    def inverse(self, entry: Entry, *, force: bool) -> StoreOperation:
+        consumer, _, number = entry.id.rpartition("@")
         before = self._before(consumer, int(number))
-        change = StoreChange(
-            "undo",
-            consumer,
+        return Undo(
+            consumer=consumer,
             put=Positions.of(Position(*k, old) for k, old in before.items() if old is not None),
             remove=frozenset(key for key, old in before.items() if old is None),
-            note=f"undo {operation}",
-            undoes=operation,
+            note=f"undo {entry.id}",
+            undoes=entry.id,
             force=force,
         )
-        return self.plan(change.to_work())
 
     def preflight(self, plan: Plan) -> str | None:
-        change = StoreChange.from_work(plan.work)
-        if change.operation == RESTORE or change.force:
+        operation = self.operation(plan.work)
+        if isinstance(operation, Restore) or operation.force:
             return None
-        last = self._refuse_living(change.consumer)
+        last = self._refuse_living(operation.consumer)
         if last is None or last.by.host == myself().host:
             return None
         return (
-            f"consumer {change.consumer} was last used by {last.by}, at {units.utc(last.at)}; "
+            f"consumer {operation.consumer} was last used by {last.by}, at {units.utc(last.at)}; "
             "whether that still runs cannot be seen from here"
         )
 
@@ -84,22 +107,14 @@ class StoreJournal:
             self._store.update(entry.id.rpartition("@")[0], lambda _: None)
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
-        change = StoreChange.from_work(plan.work)
+        operation = self.operation(plan.work)
 
-        def decide(record: Record | None) -> Update:
-            check_drift(plan, self._plan(change, record))
-            if not change.force:
-                self._refuse_living(change.consumer)
-            return change.update(record, approval)
+        def check(parts: Parts) -> None:
+            check_drift(plan, self._as_plan(operation, parts))
+            if not isinstance(operation, Restore) and not operation.force:
+                self._refuse_living(operation.consumer)
 
-        def decide_restore() -> Update:
-            check_drift(plan, self._plan_restore(change))
-            return change.restoring(approval)
-
-        if change.operation == RESTORE:
-            commit = self._store.restore(change.consumer, self._kept(change), decide_restore)
-        else:
-            commit = self._store.update(change.consumer, decide)
+        commit = operation.apply(self._store, approval, check)
         assert commit.record
         return _entry(commit.record, _undo_state(commit.record, {}, {}))
 
@@ -116,80 +131,7 @@ class StoreJournal:
             )
         return last
 
-    def _plan(self, change: StoreChange, record: Record | None) -> Plan:
-        actions = change.actions(record)
-        told = [f"Asked for: {change.note}."] if change.note else []
-        told += consequences(actions)
-        if change.undoes:
-            told.append(
-                f"What was committed to these partitions since {change.undoes} is overwritten; it "
-                "stays in the history."
-            )
-        if change.force:
-            told.append(
-                "Forced: a consumer that still runs overwrites this with its next commit, unless "
-                "it loads its position before."
-            )
-        return Plan(
-            title=f"{TITLES[change.operation]} consumer {change.consumer}",
-            actions=actions,
-            consequences=tuple(told) if actions else (),
-            preconditions=change.preconditions(record),
-            subject=self._subject,
-            work=change.to_work(),
-        )
-
-    def _plan_restore(self, change: StoreChange) -> Plan:
-        store, consumer = self._store, change.consumer
-        if not self._is_damaged(consumer) or change != self._newest_restore(consumer):
-            raise Drifted(f"the file of consumer {consumer} is not damaged, or no longer as it was")
-        found = store.storage.stat(f"{consumer}.offsets")
-        state = f"{found.size} bytes of {found.modified_ns}" if found else None
-        record = store.read_kept(consumer, self._kept(change))
-        what = f"record {record.sequence} of {units.utc(record.at)}"
-        actions = [
-            Action("restore", f"{consumer}.offsets", f"{what}, {len(record.positions)} positions")
-        ]
-        if found:
-            aside = f"{consumer}.TIME.damaged"
-            actions.insert(0, Action("keep", aside, "what is there now, under a second name"))
-        told = (
-            f"Record {record.sequence} is the newest that can be read. What the consumer committed "
-            "after it, if anything, it reads again. "
-            "This cannot be undone: what was there cannot be read."
-        )
-        return Plan(
-            title=f"{TITLES[RESTORE]} consumer {consumer}",
-            actions=tuple(actions),
-            consequences=(told,),
-            preconditions=(Precondition(f"the file of consumer {consumer}", state),),
-            subject=self._subject,
-            work=change.to_work(),
-        )
-
-    def _newest_restore(self, consumer: str) -> StoreChange:
-        """The restore of the newest record that can be read."""
-        store = self._store
-        for kept in reversed(store.kept(consumer)):
-            try:
-                store.read_kept(consumer, kept)
-            except SluicegateError:
-                continue
-            return StoreChange(RESTORE, consumer, version=kept.name)
-        raise StoreDamaged(
-            f"the file of consumer {consumer} is damaged, and no older record of it can be read",
-            hint=f"move all files {quote(f'{self._uri}/{consumer}.')}* away, then set the "
-            f"positions: sluicegate offsets import {quote(self._uri)} FILE --consumer {consumer}",
-            place=f"{self._uri}/{consumer}.offsets",
-        )
-
-    def _kept(self, change: StoreChange) -> Kept:
-        for kept in self._store.kept(change.consumer):
-            if kept.name == change.version:
-                return kept
-        raise NotFound(f"{self._uri}/{change.version} is no longer kept")
-
-    def _newest_change(self) -> str:
+    def _newest_change(self) -> Entry:
         for entry in self.history():
             if entry.kind in (COMMIT, "undo", "damaged") or entry.undo.startswith("undone"):
                 continue
@@ -197,15 +139,10 @@ class StoreJournal:
                 raise NothingToUndo(
                     f"the newest change, {entry.id}, cannot be undone: {entry.undo}"
                 )
-            return entry.id
+            return entry
         raise NothingToUndo(
-            f"no operator has changed {self._uri}, or all changes are undone",
-            hint=f"undo a commit with --op; see: sluicegate history {quote(self._uri)}",
-        )
-
-    def _nothing(self, message: str) -> NothingToUndo:
-        return NothingToUndo(
-            message, hint=f"see what can be undone with: sluicegate history {quote(self._uri)}"
+            f"no operator has changed {self.uri}, or all changes are undone",
+            hint=f"undo a commit with --op; see: sluicegate history {quote(self.uri)}",
         )
 
     def _before(self, consumer: str, number: int) -> dict[Partition, int | None]:
@@ -214,10 +151,10 @@ class StoreJournal:
         sound = {r.sequence: r for r in records if isinstance(r, Record)}
         record = sound.get(number)
         if record is None:
-            raise self._nothing(f"{consumer}@{number} is not kept, or cannot be read")
+            raise self.nothing_to_undo(f"{consumer}@{number} is not kept, or cannot be read")
         undo = _undo_state(record, sound, _undone(sound))
         if undo != "yes":
-            raise self._nothing(f"{record.id} cannot be undone: {undo}")
+            raise self.nothing_to_undo(f"{record.id} cannot be undone: {undo}")
         if record.change and record.change.before is not None:
             return {(topic, partition): old for topic, partition, old in record.change.before}
         older = sound[number - 1].positions if number > 1 else Positions({})
@@ -246,7 +183,7 @@ class StoreJournal:
             return known
         if self._consumer not in known:
             raise NotFound(
-                f"there is no consumer {self._consumer!r} in {self._uri}; "
+                f"there is no consumer {self._consumer!r} in {self.uri}; "
                 f"known: {', '.join(known) or 'none'}"
             )
         return [self._consumer]
@@ -254,7 +191,7 @@ class StoreJournal:
     def _damaged(self) -> str | None:
         """The consumer to restore, if its file is damaged; among several it must be named."""
         consumers = self._consumers()
-        damaged = [name for name in consumers if self._is_damaged(name)]
+        damaged = [name for name in consumers if is_damaged(self._store, name)]
         if not damaged and len(consumers) == 1:
             # What cannot be read for another reason must not pass for "nothing to undo".
             self._store.newest(consumers[0])
@@ -263,19 +200,9 @@ class StoreJournal:
                 f"the file of consumer {damaged[0]} is damaged",
                 hint=f"restore it with --consumer {quote(damaged[0])}, or name what to undo with "
                 "--op",
-                place=self._uri,
+                place=self.uri,
             )
         return damaged[0] if damaged else None
-
-    def _is_damaged(self, consumer: str) -> bool:
-        try:
-            self._store.newest(consumer)
-        except StoreDamaged:
-            return True
-        except SluicegateError:
-            # Not readable for another reason (permission, a newer format) is not damage.
-            return False
-        return False
 
 
 def _undone(sound: Mapping[int, Record]) -> dict[str, str]:

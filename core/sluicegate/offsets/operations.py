@@ -12,15 +12,23 @@ and the last commit undone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from shlex import quote
+from typing import Any, ClassVar
 
 from sluicegate import units
-from sluicegate.errors import Corrupt, NotFound, SluicegateError
+from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError
 from sluicegate.journal import Approval
 from sluicegate.offsets.record import Change, Kept, Record
-from sluicegate.offsets.store import LockFileOffsetStore, Partition, Update
+from sluicegate.offsets.store import (
+    Commit,
+    LockFileOffsetStore,
+    Partition,
+    StoreDamaged,
+    Update,
+)
 from sluicegate.plan import Action, Precondition
 from sluicegate.positions import Position, Positions, PositionsInvalid, from_spark, to_spark
 from sluicegate.reset import (
@@ -33,23 +41,31 @@ from sluicegate.reset import (
     moving,
     plan_reset,
 )
+from sluicegate.storage import canonical_uri
 
 RESTORE = "restore"
-TITLES = {
-    "reset": "Reset",
-    "import": "Import positions of",
-    "delete": "Delete positions of",
-    "undo": "Undo a change of",
-    RESTORE: "Restore the damaged file of",
-}
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class StoreChange:
-    """What to do to one consumer; `note` is in the operator's words (`to-offset 12`)."""
+class Parts:
+    """What an operation does, means, and depends on. No actions: nothing to do."""
 
-    operation: str
+    actions: tuple[Action, ...]
+    consequences: tuple[str, ...]
+    needs: tuple[Precondition, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOperation(ABC):
+    """A change of one consumer; `note` is in the operator's words (`to-offset 12`).
+
+    Which of these fields mean something depends on the operation; a plan holds all of them.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
     consumer: str
     put: Positions = Positions({})  # noqa: RUF009 - a frozen value
     remove: frozenset[Partition] = frozenset()
@@ -58,10 +74,20 @@ class StoreChange:
     version: str | None = None
     force: bool = False
 
+    @abstractmethod
+    def plan(self, store: LockFileOffsetStore) -> Parts:
+        """What it means for the consumer as it is now."""
+
+    @abstractmethod
+    def apply(
+        self, store: LockFileOffsetStore, approval: Approval, check: Callable[[Parts], None]
+    ) -> Commit:
+        """Do it, under the consumer's lock, if `check` accepts what it means then."""
+
     def to_work(self) -> dict[str, Any]:
         """As plain values, for a plan."""
         return {
-            "operation": self.operation,
+            "operation": self.name,
             "consumer": self.consumer,
             "put": to_spark(self.put),
             "remove": [list(each) for each in sorted(self.remove)],
@@ -71,68 +97,199 @@ class StoreChange:
             "force": self.force,
         }
 
-    @classmethod
-    def from_work(cls, work: Mapping[str, Any]) -> StoreChange:
-        """From the plain values of a plan, or `Corrupt`."""
-        match dict(work):
-            case {
-                "operation": str(operation),
-                "consumer": str(consumer),
-                "put": dict(put),
-                "remove": list(remove),
-                "note": str(note),
-                "undoes": None | str() as undoes,
-                "version": None | str() as version,
-                "force": bool(force),
-                **unknown,
-            } if operation in TITLES and not unknown:
-                try:
-                    # As positions, so that topics and partitions are checked like all others.
-                    gone = Positions.of(Position(topic, number, 0) for topic, number in remove)
-                    positions = from_spark(put)
-                except (PositionsInvalid, TypeError, ValueError) as e:
-                    raise Corrupt(f"the plan's work is not valid: {e}") from e
-                keys = frozenset((each.topic, each.partition) for each in gone)
-                return cls(operation, consumer, positions, keys, note, undoes, version, force)
-        raise Corrupt("the plan's work is not that of an offset store")
 
-    def before(self, record: Record | None) -> tuple[tuple[str, int, int | None], ...]:
+class Moving(StoreOperation):
+    """Sets and removes positions; how the numbers were found differs."""
+
+    def plan(self, store: LockFileOffsetStore) -> Parts:
+        return self._parts(store.newest(self.consumer))
+
+    def apply(
+        self, store: LockFileOffsetStore, approval: Approval, check: Callable[[Parts], None]
+    ) -> Commit:
+        def decide(record: Record | None) -> Update:
+            check(self._parts(record))
+            return self._update(record, approval)
+
+        return store.update(self.consumer, decide)
+
+    def _parts(self, record: Record | None) -> Parts:
+        actions, told = self._actions(record), []
+        if actions:
+            told = [f"Asked for: {self.note}."] if self.note else []
+            told += consequences(actions)
+        if actions and self.undoes:
+            told.append(
+                f"What was committed to these partitions since {self.undoes} is overwritten; it "
+                "stays in the history."
+            )
+        if actions and self.force:
+            told.append(
+                "Forced: a consumer that still runs overwrites this with its next commit, unless "
+                "it loads its position before."
+            )
+        needs = tuple(
+            Precondition(f"{topic}[{partition}] of consumer {self.consumer}", offset)
+            for topic, partition, offset in self._before(record)
+        )
+        return Parts(actions, tuple(told), needs)
+
+    def _before(self, record: Record | None) -> tuple[tuple[str, int, int | None], ...]:
         """The positions it touches, as they are now."""
         touched = {(p.topic, p.partition) for p in self.put} | self.remove
         return tuple(
             (*each, record.positions.get(*each) if record else None) for each in sorted(touched)
         )
 
-    def preconditions(self, record: Record | None) -> tuple[Precondition, ...]:
-        """The positions it touches must still be where they are now."""
-        return tuple(
-            Precondition(f"{topic}[{partition}] of consumer {self.consumer}", offset)
-            for topic, partition, offset in self.before(record)
-        )
-
-    def actions(self, record: Record | None) -> tuple[Action, ...]:
-        """One per position that moves."""
+    def _actions(self, record: Record | None) -> tuple[Action, ...]:
         return tuple(
             moving(topic, partition, old, self.put.get(topic, partition))
-            for topic, partition, old in self.before(record)
+            for topic, partition, old in self._before(record)
             if old != self.put.get(topic, partition)
         )
 
-    def update(self, record: Record | None, approval: Approval) -> Update:
-        """The commit that does it."""
-        actions = self.actions(record)
+    def _update(self, record: Record | None, approval: Approval) -> Update:
         change = Change(
-            summary=_summary(actions, self.note),
-            before=self.before(record),
+            summary=_summary(self._actions(record), self.note),
+            before=self._before(record),
             reason=approval.reason,
             undoes=self.undoes,
             plan_digest=approval.plan_digest,
             planned_by=approval.planned_by,
         )
-        return Update(self.put, self.remove, kind=self.operation, change=change)
+        return Update(self.put, self.remove, kind=self.name, change=change)
 
-    def restoring(self, approval: Approval) -> Update:
-        """The commit that puts a kept record in the place of a damaged file."""
+
+class Reset(Moving):
+    """Move positions that are there."""
+
+    name: ClassVar = "reset"
+    title: ClassVar = "Reset"
+
+    @classmethod
+    def to(
+        cls, store: LockFileOffsetStore, consumer: str, spec: ResetSpec, *, force: bool = False
+    ) -> Reset:
+        """As a scenario says; where they were at a time is known from kept commits."""
+        positions = _positions(store, consumer)
+        known = Known(past=_points(store, consumer), past_from="commit kept")
+        moves = plan_reset(positions, known, spec)
+        put = Positions.of(Position(m.topic, m.partition, m.new) for m in moves if m.delta)
+        clamped = [f"{m.topic}[{m.partition}]" for m in moves if m.clamped]
+        note = str(spec) + (f", which is out of range for {', '.join(clamped)}" if clamped else "")
+        return cls(consumer=consumer, put=put, note=note, force=force)
+
+
+class Import(Moving):
+    """Set positions from elsewhere."""
+
+    name: ClassVar = "import"
+    title: ClassVar = "Import positions of"
+
+    @classmethod
+    def of(
+        cls,
+        store: LockFileOffsetStore,
+        consumer: str,
+        positions: Positions,
+        *,
+        replace: bool = False,
+        force: bool = False,
+    ) -> Import:
+        """With `replace`, what is not among them goes away."""
+        record = store.load(consumer)
+        there = {(p.topic, p.partition) for p in record.positions} if record else set()
+        surplus = there - {(p.topic, p.partition) for p in positions} if replace else set()
+        return cls(consumer=consumer, put=positions, remove=frozenset(surplus), force=force)
+
+
+class Delete(Moving):
+    """Forget positions."""
+
+    name: ClassVar = "delete"
+    title: ClassVar = "Delete positions of"
+
+    @classmethod
+    def of(
+        cls, store: LockFileOffsetStore, consumer: str, scope: Scope, *, force: bool = False
+    ) -> Delete:
+        """Those in scope; of a consumer that has none there is nothing to forget."""
+        record = store.load(consumer)
+        positions = record.positions if record else Positions({})
+        if record:
+            check_scope(positions, scope)
+        gone = {(p.topic, p.partition) for p in positions if scope.has(p.topic, p.partition)}
+        return cls(consumer=consumer, remove=frozenset(gone), force=force)
+
+
+class Undo(Moving):
+    """Bring back positions as they were before an operation."""
+
+    name: ClassVar = "undo"
+    title: ClassVar = "Undo a change of"
+
+
+class Restore(StoreOperation):
+    """Put a kept record, `version`, in the place of a damaged file."""
+
+    name: ClassVar = RESTORE
+    title: ClassVar = "Restore the damaged file of"
+
+    @classmethod
+    def newest(cls, store: LockFileOffsetStore, consumer: str) -> Restore:
+        """From the newest record that can be read."""
+        for kept in reversed(store.kept(consumer)):
+            try:
+                store.read_kept(consumer, kept)
+            except SluicegateError:
+                continue
+            return cls(consumer=consumer, version=kept.name)
+        uri = canonical_uri(store.uri)
+        raise StoreDamaged(
+            f"the file of consumer {consumer} is damaged, and no older record of it can be read",
+            hint=f"move all files {quote(f'{uri}/{consumer}.')}* away, then set the "
+            f"positions: sluicegate offsets import {quote(uri)} FILE --consumer {consumer}",
+            place=f"{uri}/{consumer}.offsets",
+        )
+
+    def plan(self, store: LockFileOffsetStore) -> Parts:
+        consumer = self.consumer
+        if not is_damaged(store, consumer) or self != Restore.newest(store, consumer):
+            raise Drifted(f"the file of consumer {consumer} is not damaged, or no longer as it was")
+        found = store.storage.stat(f"{consumer}.offsets")
+        state = f"{found.size} bytes of {found.modified_ns}" if found else None
+        record = store.read_kept(consumer, self._kept(store))
+        what = f"record {record.sequence} of {units.utc(record.at)}"
+        actions = [
+            Action("restore", f"{consumer}.offsets", f"{what}, {len(record.positions)} positions")
+        ]
+        if found:
+            aside = f"{consumer}.TIME.damaged"
+            actions.insert(0, Action("keep", aside, "what is there now, under a second name"))
+        told = (
+            f"Record {record.sequence} is the newest that can be read. What the consumer committed "
+            "after it, if anything, it reads again. "
+            "This cannot be undone: what was there cannot be read."
+        )
+        needs = (Precondition(f"the file of consumer {consumer}", state),)
+        return Parts(tuple(actions), (told,), needs)
+
+    def apply(
+        self, store: LockFileOffsetStore, approval: Approval, check: Callable[[Parts], None]
+    ) -> Commit:
+        def decide() -> Update:
+            check(self.plan(store))
+            return self._update(approval)
+
+        return store.restore(self.consumer, self._kept(store), decide)
+
+    def _kept(self, store: LockFileOffsetStore) -> Kept:
+        for kept in store.kept(self.consumer):
+            if kept.name == self.version:
+                return kept
+        raise NotFound(f"{canonical_uri(store.uri)}/{self.version} is no longer kept")
+
+    def _update(self, approval: Approval) -> Update:
         change = Change(
             summary=f"from {self.version}",
             before=None,
@@ -141,6 +298,55 @@ class StoreChange:
             planned_by=approval.planned_by,
         )
         return Update(kind=RESTORE, change=change)
+
+
+OPERATIONS: dict[str, type[StoreOperation]] = {
+    each.name: each for each in (Reset, Import, Delete, Undo, Restore)
+}
+
+
+def from_work(work: Mapping[str, Any]) -> StoreOperation:
+    """The operation that the plain values of a plan describe, or `Corrupt`."""
+    match dict(work):
+        case {
+            "operation": str(operation),
+            "consumer": str(consumer),
+            "put": dict(put),
+            "remove": list(remove),
+            "note": str(note),
+            "undoes": None | str() as undoes,
+            "version": None | str() as version,
+            "force": bool(force),
+            **unknown,
+        } if operation in OPERATIONS and not unknown:
+            try:
+                # As positions, so that topics and partitions are checked like all others.
+                gone = Positions.of(Position(topic, number, 0) for topic, number in remove)
+                positions = from_spark(put)
+            except (PositionsInvalid, TypeError, ValueError) as e:
+                raise Corrupt(f"the plan's work is not valid: {e}") from e
+            return OPERATIONS[operation](
+                consumer=consumer,
+                put=positions,
+                remove=frozenset((each.topic, each.partition) for each in gone),
+                note=note,
+                undoes=undoes,
+                version=version,
+                force=force,
+            )
+    raise Corrupt("the plan's work is not that of an offset store")
+
+
+def is_damaged(store: LockFileOffsetStore, consumer: str) -> bool:
+    """Whether the newest record of a consumer is damaged."""
+    try:
+        store.newest(consumer)
+    except StoreDamaged:
+        return True
+    except SluicegateError:
+        # Not readable for another reason (permission, a newer format) is not damage.
+        return False
+    return False
 
 
 def consequences(actions: tuple[Action, ...]) -> list[str]:
@@ -184,46 +390,6 @@ def _summary(actions: tuple[Action, ...], note: str) -> str:
 def _places(actions: list[Action]) -> str:
     names = ", ".join(action.place for action in actions[:_SHOWN])
     return names + (f" and {len(actions) - _SHOWN} more" if len(actions) > _SHOWN else "")
-
-
-def reset(
-    store: LockFileOffsetStore, consumer: str, spec: ResetSpec, *, force: bool = False
-) -> StoreChange:
-    """Move positions that are there; where they were at a time is known from kept commits."""
-    positions = _positions(store, consumer)
-    known = Known(past=_points(store, consumer), past_from="commit kept")
-    moves = plan_reset(positions, known, spec)
-    put = Positions.of(Position(m.topic, m.partition, m.new) for m in moves if m.delta)
-    clamped = [f"{m.topic}[{m.partition}]" for m in moves if m.clamped]
-    note = str(spec) + (f", which is out of range for {', '.join(clamped)}" if clamped else "")
-    return StoreChange("reset", consumer, put, note=note, force=force)
-
-
-def take_over(
-    store: LockFileOffsetStore,
-    consumer: str,
-    positions: Positions,
-    *,
-    replace: bool = False,
-    force: bool = False,
-) -> StoreChange:
-    """Set positions from elsewhere; with `replace`, what is not among them goes away."""
-    record = store.load(consumer)
-    there = {(p.topic, p.partition) for p in record.positions} if record else set()
-    surplus = there - {(p.topic, p.partition) for p in positions} if replace else set()
-    return StoreChange("import", consumer, positions, frozenset(surplus), force=force)
-
-
-def delete(
-    store: LockFileOffsetStore, consumer: str, scope: Scope, *, force: bool = False
-) -> StoreChange:
-    """Forget the positions in scope; of a consumer that has none there is nothing to forget."""
-    record = store.load(consumer)
-    positions = record.positions if record else Positions({})
-    if record:
-        check_scope(positions, scope)
-    gone = {(p.topic, p.partition) for p in positions if scope.has(p.topic, p.partition)}
-    return StoreChange("delete", consumer, remove=frozenset(gone), force=force)
 
 
 def topics(store: LockFileOffsetStore, consumer: str) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sluicegate.lag import Lag
     from sluicegate.maintenance import RunOptions, Sample, Steps
     from sluicegate.offsets.journal import StoreJournal
-    from sluicegate.offsets.operations import StoreChange
+    from sluicegate.offsets.operations import StoreOperation
     from sluicegate.positions import Positions
     from sluicegate.report import Report
 
@@ -117,19 +117,19 @@ class OffsetStoreTarget(Target):
         return StoreJournal(store, name=self.configured_name, consumer=self.options.consumer)
 
     def reset(self, options: ResetOptions) -> Change:
-        from sluicegate.offsets import operations
+        from sluicegate.offsets.operations import Reset, topics
 
         store = self.store()
         name = store.choose(self.options.consumer)
-        spec = options.spec_of(operations.topics(store, name))
-        return self.change(store, operations.reset(store, name, spec, force=options.force))
+        spec = options.spec_of(topics(store, name))
+        return self.change(store, Reset.to(store, name, spec, force=options.force))
 
-    def change(self, store: LockFileOffsetStore, change: StoreChange) -> Change:
-        """Some change of one consumer."""
+    def change(self, store: LockFileOffsetStore, operation: StoreOperation) -> Change:
+        """An operation on one consumer, planned."""
         from sluicegate.offsets.journal import StoreJournal
 
         journal = StoreJournal(store, name=self.configured_name)
-        return Change.of(journal, journal.plan(change.to_work()))
+        return Change.of(journal, journal.propose(operation))
 
 
 ADAPTER = OffsetStoreTarget

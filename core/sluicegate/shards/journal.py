@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from shlex import quote
-from typing import Any
+from typing import Any, ClassVar
 
 from sluicegate.codec import digest_of
 from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift
+from sluicegate.journal import Approval, Entry, Journal, NothingToUndo, check_drift
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.shards import describe
 from sluicegate.shards.describe import Proposal
@@ -29,20 +30,87 @@ from sluicegate.target import Change
 
 KIND = "assignment-file"
 _MAX_BYTES = 64 * 1024 * 1024
-REBALANCE, RESTORE = "rebalance", "restore"
 
 
-class FileJournal:
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What a change does, what that means, the text of the file after it, and a line on it."""
+
+    actions: list[Action]
+    said: list[str]
+    after: str
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOperation(ABC):
+    """A change of an assignment file; with `output` it becomes a new file instead."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    data: str = ""
+    note: str = ""
+    undoes: str | None = None
+    output: str | None = None
+
+    @abstractmethod
+    def plan(self, journal: FileJournal, text: str) -> _Meaning:
+        """What it means for a file with this text."""
+
+    def to_work(self) -> dict[str, Any]:
+        """As plain values, for a plan."""
+        return {"operation": self.name, **asdict(self)}
+
+
+class Rebalance(FileOperation):
+    """Assign the shards by a proposal, which `data` is the text of."""
+
+    name: ClassVar = "rebalance"
+    title: ClassVar = "Rebalance"
+
+    def plan(self, journal: FileJournal, text: str) -> _Meaning:
+        before, proposal = parse(text, journal.uri), Proposal.from_text(self.data)
+        if proposal.after.n_shards != before.assignment.n_shards:
+            raise Corrupt(f"the plan assigns {proposal.after.n_shards} shards, not this file's")
+        made = proposal.plan_from(before.assignment)
+        if made.is_nothing:
+            return _Meaning([], [], text, "")
+        cost = partial(before.cost, made.after)
+        actions = describe.actions_of(made, proposal.measure, before.label, cost)
+        said = [*describe.consequences_of(made, proposal), *before.told(made)]
+        summary = describe.summary_of(made, self.note)
+        return _Meaning(actions, said, before.with_assignment(made.after), summary)
+
+
+class Restore(FileOperation):
+    """Bring back the text that an operation replaced."""
+
+    name: ClassVar = "restore"
+    title: ClassVar = "Restore"
+
+    def plan(self, journal: FileJournal, text: str) -> _Meaning:
+        del text
+        said = ["The file is again what it was before that change."]
+        actions = [Action("restore", journal.file)]
+        return _Meaning(actions, said, journal.before(self.undoes), self.note)
+
+
+_OPERATIONS: dict[str, type[FileOperation]] = {each.name: each for each in (Rebalance, Restore)}
+
+
+class FileJournal(Journal[FileOperation]):
     """`Journal` of an assignment file."""
 
     def __init__(self, uri: str, *, read_only: bool) -> None:
         self._path = local_root(uri).resolve()
-        self._storage, self._name = open_beside(str(self._path), read_only=read_only)
-        self._kept = f"{self._name}.sluicegate"
+        self.uri = str(self._path)
+        self._storage, self.file = open_beside(self.uri, read_only=read_only)
+        self._kept = f"{self.file}.sluicegate"
 
     def read(self) -> AssignmentFile:
         """What the file says now."""
-        return parse(self._text(), str(self._path))
+        return parse(self._text(), self.uri)
 
     def history(self) -> list[Entry]:
         digest, entries, newest = _digest(self._text()), [], True
@@ -58,71 +126,83 @@ class FileJournal:
             entries.append(_entry(fields, undo))
         return entries
 
-    def plan(self, work: Mapping[str, Any]) -> Plan:
-        change = _Change.from_work(work)
+    def operation(self, work: Mapping[str, Any]) -> FileOperation:
+        match dict(work):
+            case {
+                "operation": "rebalance" | "restore" as name,
+                "data": str(data),
+                "note": str(note),
+                "undoes": None | str() as undoes,
+                "output": None | str() as output,
+                **unknown,
+            } if not unknown:
+                return _OPERATIONS[name](data=data, note=note, undoes=undoes, output=output)
+        raise Corrupt("the plan's work is not that of an assignment file")
+
+    def propose(self, operation: FileOperation) -> Plan:
         text = self._text()
-        meaning = self._meaning(text, change)
+        meaning = operation.plan(self, text)
         actions, said = meaning.actions, meaning.said
         if meaning.after == text:
             actions, said = [], []
-        elif change.output:
-            actions.append(Action("write", change.output, "a new file"))
-            said.append(f"{self._name} stays as it is: it is the way back.")
+        elif operation.output:
+            actions.append(Action("write", operation.output, "a new file"))
+            said.append(f"{self.file} stays as it is: it is the way back.")
         else:
             kept = f"what it says now is kept in {self._kept}"
-            actions.append(Action("write", self._name, kept))
-        asked = [f"Asked for: {change.note}."] if change.note and actions else []
-        verb = "Rebalance" if change.operation == REBALANCE else "Restore"
+            actions.append(Action("write", self.file, kept))
+        asked = [f"Asked for: {operation.note}."] if operation.note and actions else []
         return Plan(
-            title=f"{verb} {self._name}",
+            title=f"{operation.title} {self.file}",
             actions=tuple(actions),
             consequences=(*asked, *said),
             preconditions=(Precondition("the file", _digest(text)),),
-            subject=Subject(KIND, str(self._path)),
-            work=dict(work),
+            subject=Subject(KIND, self.uri),
+            work=operation.to_work(),
         )
 
-    def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:  # noqa: ARG002
+    def undoable(self, operation: str | None) -> Entry:
         wanted = [each for each in self.history() if operation in (None, each.id)]
-        found = next((each for each in wanted if each.undo == "yes"), None)
-        if found is None:
-            why = f": {wanted[0].undo}" if wanted else ""
-            raise NothingToUndo(
-                f"there is nothing to undo in {self._path}{why}",
-                hint=f"see its changes with: sluicegate history {quote(str(self._path))}",
-            )
-        return self.plan(work_of(RESTORE, note=f"undo {found.id}", undoes=found.id))
+        for entry in wanted:
+            if entry.undo == "yes":
+                return entry
+        why = f": {wanted[0].undo}" if wanted else ""
+        raise NothingToUndo(
+            f"there is nothing to undo in {self.uri}{why}",
+            hint=f"see its changes with: sluicegate history {quote(self.uri)}",
+        )
 
-    def preflight(self, _plan: Plan) -> str | None:
-        return None
+    def inverse(self, entry: Entry, *, force: bool) -> FileOperation:
+        del force  # nobody writes to a plain file
+        return Restore(note=f"undo {entry.id}", undoes=entry.id)
 
     def settle(self, _entry: Entry) -> None:
         if not self._storage.read_only:
-            self._storage.sync(self._name)
+            self._storage.sync(self.file)
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
-        change = _Change.from_work(plan.work)
-        if change.output:
-            return self._apply_elsewhere(plan, change, change.output, approval)
+        operation = self.operation(plan.work)
+        if operation.output:
+            return self._apply_elsewhere(plan, operation, operation.output, approval)
         with self._storage.lock(f"{self._kept}/change.lock").hold():
-            check_drift(plan, self.plan(plan.work))
+            check_drift(plan, self.propose(operation))
             text = self._text()
-            meaning = self._meaning(text, change)
+            meaning = operation.plan(self, text)
             number = max(self._numbers(), default=0) + 1
-            fields = _record(change, meaning, approval) | {
-                "id": f"{self._name}@{number}",
+            fields = _record(operation, meaning, approval) | {
+                "id": f"{self.file}@{number}",
                 "before": text,
                 "after": _digest(meaning.after),
             }
             self._remember(number, fields)
-            self._storage.replace(self._name, meaning.after.encode())
+            self._storage.replace(self.file, meaning.after.encode())
         return _entry(fields, "yes")
 
     def _apply_elsewhere(
-        self, plan: Plan, change: _Change, output: str, approval: Approval
+        self, plan: Plan, operation: FileOperation, output: str, approval: Approval
     ) -> Entry:
-        check_drift(plan, self.plan(plan.work))
-        meaning = self._meaning(self._text(), change)
+        check_drift(plan, self.propose(operation))
+        meaning = operation.plan(self, self._text())
         beside, name = open_beside(output)
         if not beside.put_if_absent(name, meaning.after.encode()):
             raise SluicegateError(
@@ -130,27 +210,10 @@ class FileJournal:
                 hint="name another file, or remove that one",
                 place=output,
             )
-        fields = _record(change, meaning, approval) | {"id": name}
+        fields = _record(operation, meaning, approval) | {"id": name}
         return _entry(fields, "no: remove the new file")
 
-    def _meaning(self, text: str, change: _Change) -> _Meaning:
-        if change.operation == RESTORE:
-            said = ["The file is again what it was before that change."]
-            actions = [Action("restore", self._name)]
-            return _Meaning(actions, said, self._before(change.undoes), change.note)
-        before, proposal = parse(text, str(self._path)), Proposal.from_text(change.data)
-        if proposal.after.n_shards != before.assignment.n_shards:
-            raise Corrupt(f"the plan assigns {proposal.after.n_shards} shards, not this file's")
-        made = proposal.plan_from(before.assignment)
-        if made.is_nothing:
-            return _Meaning([], [], text, "")
-        cost = partial(before.cost, made.after)
-        actions = describe.actions_of(made, proposal.measure, before.label, cost)
-        said = [*describe.consequences_of(made, proposal), *before.told(made)]
-        summary = describe.summary_of(made, change.note)
-        return _Meaning(actions, said, before.with_assignment(made.after), summary)
-
-    def _before(self, operation: str | None) -> str:
+    def before(self, operation: str | None) -> str:
         """What the file was before an operation."""
         found = next((each for each in self._operations() if each["id"] == operation), None)
         if found is None:
@@ -159,9 +222,9 @@ class FileJournal:
 
     def _text(self) -> str:
         try:
-            return self._storage.get(self._name, limit=_MAX_BYTES).decode()
+            return self._storage.get(self.file, limit=_MAX_BYTES).decode()
         except UnicodeDecodeError as e:
-            raise Corrupt(f"{self._path}, byte {e.start}: not UTF-8", place=str(self._path)) from e
+            raise Corrupt(f"{self._path}, byte {e.start}: not UTF-8", place=self.uri) from e
 
     def _operations(self) -> list[dict[str, Any]]:
         """What is kept of the changes, oldest first."""
@@ -219,71 +282,18 @@ class FileShards(OwnedShards):
     ) -> Change:
         plan = plan if how == INSTALL else self._file.refined(plan)
         data = Proposal.of(plan, how, sizes=None, **asked).to_text()
-        work = work_of(REBALANCE, data, note=note, output=output)
-        return Change.of(self._journal, self._journal.plan(work))
+        operation = Rebalance(data=data, note=note, output=output)
+        return Change.of(self._journal, self._journal.propose(operation))
 
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    """What a change does, what that means, the text of the file after it, and a line on it."""
-
-    actions: list[Action]
-    said: list[str]
-    after: str
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What to do to a file: assign anew by a proposal, or restore what an operation replaced."""
-
-    operation: str
-    data: str
-    note: str
-    undoes: str | None
-    output: str | None
-
-    @classmethod
-    def from_work(cls, work: Mapping[str, Any]) -> _Change:
-        match dict(work):
-            case {
-                "operation": "rebalance" | "restore" as operation,
-                "data": str(data),
-                "note": str(note),
-                "undoes": None | str() as undoes,
-                "output": None | str() as output,
-                **unknown,
-            } if not unknown:
-                return cls(operation, data, note, undoes, output)
-        raise Corrupt("the plan's work is not that of an assignment file")
-
-
-def work_of(
-    operation: str,
-    data: str = "",
-    *,
-    note: str = "",
-    undoes: str | None = None,
-    output: str | None = None,
-) -> dict[str, Any]:
-    """A change of an assignment file as plain values."""
-    return {
-        "operation": operation,
-        "data": data,
-        "note": note,
-        "undoes": undoes,
-        "output": output,
-    }
-
-
-def _record(change: _Change, meaning: _Meaning, approval: Approval) -> dict[str, Any]:
+def _record(operation: FileOperation, meaning: _Meaning, approval: Approval) -> dict[str, Any]:
     return {
         "at": time.time(),
-        "kind": change.operation,
+        "kind": operation.name,
         "by": str(approval.by),
         "summary": meaning.summary,
         "reason": approval.reason,
-        "undoes": change.undoes,
+        "undoes": operation.undoes,
         "plan_digest": approval.plan_digest,
         "planned_by": approval.planned_by,
     }

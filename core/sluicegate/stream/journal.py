@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from shlex import quote
 from typing import Any
 
 from sluicegate.errors import Corrupt, Drifted, SluicegateError
-from sluicegate.journal import Approval, Entry, NothingToUndo, check_drift, undone_by
+from sluicegate.journal import Approval, Entry, Journal, check_drift, undone_by
 from sluicegate.plan import Plan, Subject
 from sluicegate.stream.append import Signature
 from sluicegate.stream.history import changes
@@ -55,12 +54,13 @@ def operation_class(name: str) -> type[Any]:
     return getattr(import_module(f"sluicegate.stream.operations.{module}"), found)  # type: ignore[no-any-return]
 
 
-class StreamJournal:
+class StreamJournal(Journal[StreamOperation]):
     """`Journal` of a gated stream."""
 
     def __init__(
         self, stream: Stream, *, name: str | None = None, progress: Progress = no_progress
     ) -> None:
+        self.uri = stream.uri
         self._stream = stream
         self._gate = Gate(stream)
         self._name = name
@@ -77,9 +77,6 @@ class StreamJournal:
         """The operation that a plan's work describes, or `Corrupt`."""
         found: StreamOperation = operation_class(str(work.get("operation"))).from_work(work)
         return found
-
-    def plan(self, work: Mapping[str, Any]) -> Plan:
-        return self.propose(self.operation(work))
 
     def propose(self, asked: StreamOperation) -> Plan:
         """What an operation means for the stream as it is now."""
@@ -121,11 +118,11 @@ class StreamJournal:
         with self._progress(operation.progress_title) as self._workplace.on_progress:
             yield
 
-    def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
-        entry = self._undoable(operation)
+    def inverse(self, entry: Entry, *, force: bool) -> StreamOperation:
         number = int(entry.id.rpartition("@")[2])
-        inverse = operation_class(_INVERSES.get(entry.kind, "rollback")).inverse
-        return self.propose(inverse(self._stream, number, entry.id, force=force))
+        kind = operation_class(_INVERSES.get(entry.kind, "rollback"))
+        found: StreamOperation = kind.inverse(self._stream, number, entry.id, force=force)
+        return found
 
     def preflight(self, plan: Plan) -> str | None:
         operation = self.operation(plan.work)
@@ -162,26 +159,6 @@ class StreamJournal:
         if link is None:
             raise Drifted("somebody else did the same, or changed what it was to be done to")
         return _entry(link, {})
-
-    def _undoable(self, operation: str | None) -> Entry:
-        entries = self.history()
-        if operation is not None:
-            entry = next((each for each in entries if each.id == operation), None)
-            if entry is None:
-                raise self._nothing(f"there is no operation {operation!r} in {self._stream.uri}")
-            if entry.undo != "yes":
-                raise self._nothing(f"{operation} cannot be undone: {entry.undo}")
-            return entry
-        for entry in entries:
-            if entry.undo == "yes" and entry.undoes is None:
-                return entry
-        raise self._nothing(f"nobody has changed {self._stream.uri}, or all changes are undone")
-
-    def _nothing(self, message: str) -> NothingToUndo:
-        return NothingToUndo(
-            message,
-            hint=f"see what can be undone with: sluicegate history {quote(self._stream.uri)}",
-        )
 
 
 def _id(link: Link) -> str:

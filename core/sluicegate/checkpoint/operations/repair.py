@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sluicegate.checkpoint.file_edits import Draft, Place, Roots, newest_after, standing
+from sluicegate.checkpoint.operations.base import CheckpointOperation, text_in
 from sluicegate.checkpoint.operations.rollback import candidates
 from sluicegate.checkpoint.rules.fixes import Case, Fix, merged
 from sluicegate.checkpoint.rules.state_data import ChainReader
@@ -27,16 +28,62 @@ class Diagnosis:
     choices: tuple[Choice, ...] = ()
 
 
-def diagnose(roots: Roots, work: Mapping[str, Any]) -> list[Diagnosis]:
+@dataclass(frozen=True, kw_only=True)
+class Repair(CheckpointOperation):
+    """All lossless fixes together; what has none is left as it is, with choices.
+
+    `offsets` of the damaged batch and the `query_id` are what only the operator knows.
+    """
+
+    name: ClassVar = "repair"
+    read_data: bool = False
+    offsets: Mapping[str, Any] | None = None
+    query_id: str | None = None
+    sink: str | None = None
+
+    @classmethod
+    def from_work(cls, work: Mapping[str, Any]) -> Repair:
+        query_id = work.get("query_id")
+        if query_id is not None and not isinstance(query_id, str):
+            raise Corrupt("the plan's work has no valid query id")
+        return cls(
+            read_data=bool(work.get("read_data")),
+            offsets=work.get("offsets"),
+            query_id=query_id,
+            sink=text_in(work, "sink"),
+        )
+
+    def plan(self, roots: Roots) -> Draft:
+        everything = diagnose(roots, self)
+        found = [each for each in everything if each.fix is not None]
+        fixes = list({each.fix.summary: each.fix for each in found if each.fix}.values())
+        look = look_at(roots[Place.CHECKPOINT])
+        codes = sorted({each.finding.code for each in found})
+        edits = tuple(merged(fixes))
+        return Draft(
+            title="Repair the checkpoint",
+            summary=", ".join(codes),
+            actions=tuple(
+                Action("mend", each.finding.code, each.fix.summary) for each in found if each.fix
+            ),
+            consequences=tuple(dict.fromkeys(fix.consequence for fix in fixes)),
+            edits=edits,
+            newest=newest_after(look.offsets.batches, edits),
+            preconditions=standing(look),
+            choices=tuple(dict.fromkeys(_left(everything))),
+        )
+
+
+def diagnose(roots: Roots, asked: Repair) -> list[Diagnosis]:
     """Everything that verify finds and that needs doing, worst first."""
     storage = roots[Place.CHECKPOINT]
-    found = verify(storage, roots.get(Place.SINK), read_data=bool(work.get("read_data")))
+    found = verify(storage, roots.get(Place.SINK), read_data=asked.read_data)
     look = look_at(storage)
     case = Case(
         roots,
         look,
-        positions=_positions(work),
-        query_id=_query_id(work),
+        positions=_positions(asked.offsets),
+        query_id=asked.query_id,
         rollbacks=lambda: candidates(look, ChainReader(storage)),
     )
     codes = {finding.code for finding in found}
@@ -46,28 +93,6 @@ def diagnose(roots: Roots, work: Mapping[str, Any]) -> list[Diagnosis]:
         if (finding.severity is Severity.ERROR or finding.rule.fix)
         and codes.isdisjoint(finding.rule.follows)
     ]
-
-
-def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
-    """All lossless fixes together; what has none is left as it is."""
-    everything = diagnose(roots, work)
-    found = [each for each in everything if each.fix is not None]
-    fixes = list({each.fix.summary: each.fix for each in found if each.fix}.values())
-    look = look_at(roots[Place.CHECKPOINT])
-    codes = sorted({each.finding.code for each in found})
-    edits = tuple(merged(fixes))
-    return Draft(
-        title="Repair the checkpoint",
-        summary=", ".join(codes),
-        actions=tuple(
-            Action("mend", each.finding.code, each.fix.summary) for each in found if each.fix
-        ),
-        consequences=tuple(dict.fromkeys(fix.consequence for fix in fixes)),
-        edits=edits,
-        newest=newest_after(look.offsets.batches, edits),
-        preconditions=standing(look),
-        choices=tuple(dict.fromkeys(_left(everything))),
-    )
 
 
 def _left(found: list[Diagnosis]) -> Iterator[Choice]:
@@ -87,18 +112,10 @@ def _diagnosis(case: Case, finding: Finding) -> Diagnosis:
     return Diagnosis(finding, None, solution)
 
 
-def _positions(work: Mapping[str, Any]) -> Positions | None:
-    given = work.get("offsets")
+def _positions(given: Mapping[str, Any] | None) -> Positions | None:
     if given is None:
         return None
     try:
         return from_spark(given)
     except PositionsInvalid as e:
         raise Corrupt(f"the plan's work has no valid offsets: {e.message}") from e
-
-
-def _query_id(work: Mapping[str, Any]) -> str | None:
-    given = work.get("query_id")
-    if given is not None and not isinstance(given, str):
-        raise Corrupt("the plan's work has no valid query id")
-    return given

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from sluicegate.checkpoint.file_edits import Draft, Edit, Place, Roots, put, standing
 from sluicegate.checkpoint.format.commit_log import read_commit
@@ -24,6 +24,7 @@ from sluicegate.checkpoint.format.offset_log import (
     render,
 )
 from sluicegate.checkpoint.operations import rollback
+from sluicegate.checkpoint.operations.base import CheckpointOperation, text_in
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.truncate import Log, empty_entry
 from sluicegate.checkpoint.view import Look, look_at, timeline
@@ -67,23 +68,41 @@ def known_topics(storage: Storage) -> list[str]:
     return sorted({p.topic for offset in newest.offsets for p in positions_of(offset)})
 
 
-def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
-    """The reset of sources to the offsets in `to`, asked for at the time `at`."""
-    to = work.get("to")
-    if not isinstance(to, dict) or not all(isinstance(text, str) for text in to.values()):
-        raise Corrupt("the plan's work names no offsets to go to")
-    look = look_at(roots[Place.CHECKPOINT])
-    newest = _newest(look)
-    unknown = sorted(to.keys() - {offset.source for offset in newest.offsets})
-    if unknown:
-        raise Corrupt(f"the plan's work names a source that is not there: {unknown[0]}")
-    if look.operators:
-        return _by_rollback(roots, look, newest, to, str(work.get("note", "")))
-    # Its own time: whoever asks where the query was before this change must not find it.
-    if isinstance(at := work.get("at"), int):
-        newest = replace(newest, timestamp_ms=max(newest.timestamp_ms, at))
-    appended = _by_appending(look, newest, to, str(work.get("note", "")))
-    return _with_sink(appended, roots.get(Place.SINK), newest)
+@dataclass(frozen=True, kw_only=True)
+class Reset(CheckpointOperation):
+    """Move sources to the offsets in `to`, as the log writes them; asked for at the time `at`."""
+
+    name: ClassVar = "reset"
+    to: Mapping[str, str]
+    at: int | None = None
+    note: str = ""
+    sink: str | None = None
+
+    @classmethod
+    def from_work(cls, work: Mapping[str, Any]) -> Reset:
+        to, at = work.get("to"), work.get("at")
+        if not isinstance(to, dict) or not all(isinstance(text, str) for text in to.values()):
+            raise Corrupt("the plan's work names no offsets to go to")
+        return cls(
+            to=to,
+            at=at if isinstance(at, int) else None,
+            note=str(work.get("note", "")),
+            sink=text_in(work, "sink"),
+        )
+
+    def plan(self, roots: Roots) -> Draft:
+        look = look_at(roots[Place.CHECKPOINT])
+        newest = _newest(look)
+        unknown = sorted(self.to.keys() - {offset.source for offset in newest.offsets})
+        if unknown:
+            raise Corrupt(f"the plan's work names a source that is not there: {unknown[0]}")
+        if look.operators:
+            return _by_rollback(roots, look, newest, self.to, self.note)
+        # Its own time: whoever asks where the query was before this change must not find it.
+        if self.at is not None:
+            newest = replace(newest, timestamp_ms=max(newest.timestamp_ms, self.at))
+        appended = _by_appending(look, newest, self.to, self.note)
+        return _with_sink(appended, roots.get(Place.SINK), newest)
 
 
 def positions_of(offset: SourceOffset) -> list[Position]:
@@ -167,7 +186,7 @@ def _by_rollback(
     for batch in rollback.candidates(look, ChainReader(look.storage)):
         entry = read_offsets(look.storage, batch)
         if not any(_is_beyond(offset, wanted.get(offset.source)) for offset in entry.offsets):
-            return _as_reset(rollback.draft(roots, {"to": batch}), entry, wanted, note)
+            return _as_reset(rollback.draft(roots, batch), entry, wanted, note)
     raise ResetRefused(
         "this query has state, and no batch before these offsets has state that still loads",
         hint=_SEED,

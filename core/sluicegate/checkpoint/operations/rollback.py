@@ -8,8 +8,8 @@ ahead merges batches, state left ahead comes back at a later restart, and a sink
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from sluicegate import units
 from sluicegate.checkpoint.file_edits import Draft, Edit, Place, Roots, remove_with_sums, standing
@@ -19,6 +19,7 @@ from sluicegate.checkpoint.format.log import list_log
 from sluicegate.checkpoint.format.offset_log import OffsetEntry, OffsetKind, read_offsets
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.checkpoint.inspect import events_between
+from sluicegate.checkpoint.operations.base import CheckpointOperation, text_in
 from sluicegate.checkpoint.rules.state import STATE_AHEAD, check_state
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.stores import StateStore, find_stores, load_chain
@@ -39,11 +40,27 @@ class CannotRollBack(NotFound):
     default_hint = f"see its batches with: {units.command('checkpoint', 'list', 'CHECKPOINT')}"
 
 
-def draft(roots: Roots, work: Mapping[str, Any]) -> Draft:
-    """The rollback to the end of batch `to`."""
-    to = work.get("to")
-    if not isinstance(to, int) or isinstance(to, bool):
-        raise Corrupt("the plan's work names no batch to roll back to")
+@dataclass(frozen=True, kw_only=True)
+class Rollback(CheckpointOperation):
+    """Go back to the end of batch `to`."""
+
+    name: ClassVar = "rollback"
+    to: int
+    sink: str | None = None
+
+    @classmethod
+    def from_work(cls, work: Mapping[str, Any]) -> Rollback:
+        to = work.get("to")
+        if not isinstance(to, int) or isinstance(to, bool):
+            raise Corrupt("the plan's work names no batch to roll back to")
+        return cls(to=to, sink=text_in(work, "sink"))
+
+    def plan(self, roots: Roots) -> Draft:
+        return draft(roots, self.to)
+
+
+def draft(roots: Roots, to: int) -> Draft:
+    """The rollback to the end of a batch."""
     look = look_at(roots[Place.CHECKPOINT])
     last = look.last_batch
     if last is None:

@@ -80,7 +80,7 @@ class StreamShards(OwnedShards):
     def advice(self) -> list[str]:
         return [
             "No node owns a shard: a job leaves it to Spark how the work is shared out.",
-            f"Add nodes with: sluicegate shards join {self._target.command_name} NODE...",
+            f"Add nodes with: {units.command('shards', 'join', self._target.command_name)} NODE...",
         ]
 
     def change(
