@@ -242,7 +242,7 @@ from sluicegate.spark.explain import explain
 from sluicegate.storage import open_storage
 
 print([rule.title for rule in rules("SG-METADATA-ODD")])
-found = diagnose({Place.CHECKPOINT: open_storage(sys.argv[1])}, {})
+found = diagnose({Place.CHECKPOINT: open_storage(sys.argv[1])}, Repair())
 print([(each.finding.code, each.choices[0].what) for each in found])
 print([each.code for each in explain(["ERROR the metadata is odd"])])
 """
