@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
@@ -22,6 +21,7 @@ from sluicegate.target import (
     only_target,
     resolve,
 )
+from sluicegate.units import command
 from sluicegate_cli.output import Mode, Sink
 
 if TYPE_CHECKING:
@@ -192,4 +192,4 @@ def undo_command(plan: Plan, entry: Entry) -> str:
     """The command that takes a change back."""
     assert plan.subject
     target = plan.subject.name or plan.subject.uri
-    return f"sluicegate undo {quote(target)} --op {quote(entry.id)}"
+    return command("undo", target, "--op", entry.id)

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any, Generic, Protocol, TypeVar
 
 from sluicegate import units
@@ -147,7 +146,7 @@ class Journal(ABC, Generic[Op]):
     def nothing_to_undo(self, message: str) -> NothingToUndo:
         """The one error for it, with the command that shows what can be undone."""
         return NothingToUndo(
-            message, hint=f"see what can be undone with: sluicegate history {quote(self.uri)}"
+            message, hint=f"see what can be undone with: {units.command('history', self.uri)}"
         )
 
 

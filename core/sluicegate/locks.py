@@ -20,7 +20,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from shlex import quote
 from typing import Any, ClassVar, Protocol
 
 from sluicegate import units
@@ -307,10 +306,10 @@ class FileLock:
         present = [holder for holder in self._notes() if holder.who.process_state() != GONE]
         evidence = [holder.describe() for holder in present] or ["a holder that left no note"]
         waited = f" after waiting {units.duration(timeout)}" if timeout > 0 else ""
+        place = str(self.path.parent)
         return Locked(
             f"could not take {self.path} ({mode.value}){waited}; held by " + "; ".join(evidence),
-            hint="wait for it to finish, or see: "
-            f"sluicegate locks list {quote(str(self.path.parent))}",
+            hint=f"wait for it to finish, or see: {units.command('locks', 'list', place)}",
             place=str(self.path),
         )
 

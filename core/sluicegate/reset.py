@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from shlex import quote
 from typing import Generic, TypeVar
 
 from sluicegate import units
@@ -148,7 +147,7 @@ class Timeline(Generic[T]):
 
     def _refusal(self, message: str, hint: str) -> TimeNotKnown:
         if self._place is not None:
-            hint += f"; see them with: sluicegate checkpoint list {quote(self._place)}"
+            hint += f"; see them with: {units.command('checkpoint', 'list', self._place)}"
         return TimeNotKnown(message, hint=hint, place=self._place)
 
 

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import import_module
-from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from sluicegate.config import Config, NamedStream, NamedTarget
@@ -26,6 +25,7 @@ from sluicegate.errors import (
 )
 from sluicegate.findings import Finding, Severity, has_errors, rule
 from sluicegate.storage import Storage, joined_uri, local_root, open_storage
+from sluicegate.units import command
 
 if TYPE_CHECKING:
     from sluicegate.journal import Approval, Entry, Journal
@@ -449,7 +449,7 @@ def _kind_of(
     if isinstance(named, NamedStream) and not _exists(uri):
         raise NotFound(
             f"the stream {word} has not begun: {uri} does not exist",
-            hint=f"begin it with: sluicegate init --stream {quote(word)}",
+            hint=f"begin it with: {command('init', '--stream', word)}",
             place=uri,
         )
     return detect(uri)

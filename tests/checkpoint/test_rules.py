@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -137,29 +135,6 @@ class TestCommands:
         assert only.code == "SG-CHANGE-INTERRUPTED"
         assert only.facts["checkpoint"] == place
         assert shlex.split(only.command) == ["sluicegate", "checkpoint", "repair", place]
-
-    def test_no_command_is_written_by_hand(self) -> None:
-        """Texts may mention a command in backticks; what is to be pasted is made by `command`."""
-        firsts = "|".join({name.split()[0] for name in table.COMMANDS})
-        by_hand = re.compile(rf"(?<!`)\bsluicegate (?:{firsts})\b")
-        found = []
-        for package in ("checkpoint", "spark"):
-            for path in sorted((ROOT / "core/sluicegate" / package).rglob("*.py")):
-                name = str(path.relative_to(ROOT))
-                found += [f"{name}: {t}" for t in _texts(path) if by_hand.search(t)]
-        assert found == []
-
-
-def _texts(path: Path) -> Iterator[str]:
-    """The texts of a module but its docstrings, and but expressions for what a log says."""
-    tree = ast.parse(path.read_text())
-    bodies = [
-        n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)
-    ]
-    docs = {id(b.body[0].value) for b in bodies if b.body and isinstance(b.body[0], ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            yield node.value
 
 
 class TestNothingIsLeftOut:

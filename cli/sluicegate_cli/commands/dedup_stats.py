@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from shlex import quote
 
 import typer
 
@@ -71,5 +70,5 @@ def _why(name: str, found: LogStats) -> list[str]:
     if s.gaps:
         told.append("Intervals on both sides of a gap stay apart until the missing stamps arrive.")
     if found.bytes > 2 * found.compacted_bytes:
-        told.append(f"Worth compacting: sluicegate dedup compact {quote(name)}")
+        told.append(f"Worth compacting: {units.command('dedup', 'compact', name)}")
     return told

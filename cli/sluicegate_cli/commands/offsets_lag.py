@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from shlex import quote
 from typing import Annotated
 
 import typer
@@ -45,7 +44,7 @@ def run(
     found = session.target(target, as_, consumer=consumer)
     refuse_options(found, consumer=consumer)
     rows = found.lag(read_positions(end_offsets) if end_offsets is not None else None)
-    again = f"sluicegate offsets reset {quote(found.name)} --to-earliest --skip-seen"
+    again = units.command("offsets", "reset", found.name, "--to-earliest", "--skip-seen")
     wrong = problems(rows, again)
     session.sink.show(_report(found.uri, rows, wrong))
     return ProblemsFound.exit_code if wrong else EXIT_DONE

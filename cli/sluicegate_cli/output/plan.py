@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from shlex import quote
 
 from sluicegate.journal import Entry
 from sluicegate.plan import Action, Plan
 from sluicegate.report import Cell, Report, Table
 from sluicegate.saved_plan import SavedPlan
+from sluicegate.units import command
 
 
 def plan_view(
@@ -28,7 +28,7 @@ def saved_lines(saved: SavedPlan) -> list[str]:
     """Where a plan was saved, and the command that applies it."""
     return [
         f"Saved as {saved.place}, to be applied until {saved.expires}. Nothing was changed.",
-        f"Apply it with: sluicegate apply {quote(saved.place)} --expect {saved.digest}",
+        f"Apply it with: {command('apply', saved.place, '--expect', saved.digest)}",
     ]
 
 

@@ -142,7 +142,7 @@ class StoreJournal(Journal[StoreOperation]):
             return entry
         raise NothingToUndo(
             f"no operator has changed {self.uri}, or all changes are undone",
-            hint=f"undo a commit with --op; see: sluicegate history {quote(self.uri)}",
+            hint=f"undo a commit with --op; see: {units.command('history', self.uri)}",
         )
 
     def _before(self, consumer: str, number: int) -> dict[Partition, int | None]:

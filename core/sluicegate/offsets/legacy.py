@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from shlex import quote
 
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.offsets.store import MARKER
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Position, Positions, PositionsInvalid
 from sluicegate.storage import Storage, local_root, open_storage
+from sluicegate.units import command
 
 # The whole name: `topic-1-consumer-2-backup.offset` is somebody's copy, not a position.
 FILE_NAME = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
@@ -34,8 +34,8 @@ def refuse_reference(storage: Storage) -> None:
     if is_reference(storage):
         raise UnsupportedFormat(
             f"{storage.uri} is in the reference layout, which is only read",
-            hint="make a store with: sluicegate init --store STORE; then: sluicegate offsets "
-            f"import STORE {quote(storage.uri)} --consumer NAME",
+            hint="make a store with: sluicegate init --store STORE; then: "
+            + command("offsets", "import", "STORE", storage.uri, "--consumer", "NAME"),
             place=storage.uri,
         )
 

@@ -248,7 +248,7 @@ class Restore(StoreOperation):
         raise StoreDamaged(
             f"the file of consumer {consumer} is damaged, and no older record of it can be read",
             hint=f"move all files {quote(f'{uri}/{consumer}.')}* away, then set the "
-            f"positions: sluicegate offsets import {quote(uri)} FILE --consumer {consumer}",
+            f"positions: {units.command('offsets', 'import', uri, 'FILE', '--consumer', consumer)}",
             place=f"{uri}/{consumer}.offsets",
         )
 

@@ -23,7 +23,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from shlex import quote
 from typing import Protocol, TypeVar
 
 from sluicegate.errors import (
@@ -58,6 +57,7 @@ from sluicegate.storage import (
     open_storage,
     validate_name,
 )
+from sluicegate.units import command
 
 Partition = tuple[str, int]
 _FENCES = 64
@@ -353,8 +353,8 @@ class LockFileOffsetStore(OffsetStore):
         if not known:
             raise NotFound(
                 f"{self.uri} has no consumers yet",
-                hint=f"set positions with: sluicegate offsets import {quote(self.uri)} FILE "
-                "--consumer NAME",
+                hint="set positions with: "
+                + command("offsets", "import", self.uri, "FILE", "--consumer", "NAME"),
                 place=self.uri,
             )
         raise UsageError(
@@ -515,17 +515,16 @@ class LockFileOffsetStore(OffsetStore):
             )
 
     def _read_mark(self) -> Mark:
-        return MARKER.read(self.storage, make=f"sluicegate init --store {quote(self.storage.uri)}")
+        return MARKER.read(self.storage, make=command("init", "--store", self.storage.uri))
 
     def _place(self, consumer: str) -> str:
         return f"{self.uri}/{consumer}{SUFFIX}"
 
     def _damaged(self, consumer: str, what: str) -> StoreDamaged:
         place = self._place(consumer)
-        store = quote(self.uri)
         return StoreDamaged(
             f"the file of consumer {consumer} {what}",
-            hint=f"restore what is kept of it with: sluicegate undo {store} --consumer "
-            + quote(consumer),
+            hint="restore what is kept of it with: "
+            + command("undo", self.uri, "--consumer", consumer),
             place=place,
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from shlex import quote
 
 from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.offsets.record import Kept, Record
 from sluicegate.offsets.store import LockFileOffsetStore, StoreDamaged
 from sluicegate.storage.base import old_temporaries
+from sluicegate.units import command
 
 DAMAGED = rule(
     "SG-STORE-DAMAGED",
@@ -68,7 +68,7 @@ def look_at(store: LockFileOffsetStore, consumer: str | None = None) -> StoreLoo
         try:
             record = store.load(name)
         except StoreDamaged as e:
-            repair = f"sluicegate undo {quote(store.uri)} --consumer {quote(name)}"
+            repair = command("undo", store.uri, "--consumer", name)
             findings.append(DAMAGED.at(place, e.message, repair=repair))
         except SluicegateError as e:
             findings.append(UNREADABLE.at(place, e.message))

@@ -19,6 +19,7 @@ from sluicegate.offsets.legacy import is_reference
 from sluicegate.plan import Action, Plan
 from sluicegate.storage import LocalStorage, local_root, open_storage
 from sluicegate.stream import home
+from sluicegate.units import command
 
 NAME = "sluicegate"
 _ELSEWHERE = Path("/usr/local/bin") / NAME
@@ -128,8 +129,8 @@ def plan_store(uri: str) -> Plan:
     if root.is_dir() and is_reference(open_storage(uri, read_only=True)):
         raise UnsupportedFormat(
             f"{root} holds positions in the reference layout, which a store there would hide",
-            hint="make the store elsewhere, then: sluicegate offsets import STORE "
-            f"{quote(str(root))} --consumer NAME",
+            hint="make the store elsewhere, then: "
+            + command("offsets", "import", "STORE", str(root), "--consumer", "NAME"),
             place=str(root),
         )
     try:

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from shlex import quote
 from typing import Any, ClassVar
 
 from sluicegate.codec import digest_of
@@ -27,6 +26,7 @@ from sluicegate.shards.owned import INSTALL, OwnedShards
 from sluicegate.shards.planner import RebalancePlan
 from sluicegate.storage import local_root, open_beside
 from sluicegate.target import Change
+from sluicegate.units import command
 
 KIND = "assignment-file"
 _MAX_BYTES = 64 * 1024 * 1024
@@ -169,7 +169,7 @@ class FileJournal(Journal[FileOperation]):
         why = f": {wanted[0].undo}" if wanted else ""
         raise NothingToUndo(
             f"there is nothing to undo in {self.uri}{why}",
-            hint=f"see its changes with: sluicegate history {quote(self.uri)}",
+            hint=f"see its changes with: {command('history', self.uri)}",
         )
 
     def inverse(self, entry: Entry, *, force: bool) -> FileOperation:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from shlex import quote
 
 from sluicegate import units
 from sluicegate.errors import Corrupt
@@ -215,12 +214,8 @@ def _output(
             if standing == PENDING:
                 yield UNPUBLISHED.at(place, "it waits for the next start")
             elif standing != PUBLISHED:
-                yield OUTPUT.at(
-                    place,
-                    standing,
-                    repair=f"sluicegate checkpoint rollback {quote(stream.uri)} "
-                    f"--to {link.number - 1}",
-                )
+                back = ("checkpoint", "rollback", stream.uri, "--to", link.number - 1)
+                yield OUTPUT.at(place, standing, repair=units.command(*back))
 
 
 def _strays(stream: Stream, sink: Sink, head: Link) -> Iterator[Finding]:
@@ -228,7 +223,7 @@ def _strays(stream: Stream, sink: Sink, head: Link) -> Iterator[Finding]:
     strays = sorted(n for n in sink.published() if n <= head.number and not head.includes(n))
     if strays:
         numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
-        repair = f"sluicegate submit {quote(stream.name)}"
+        repair = units.command("submit", stream.name)
         yield STRAY.at(sink.uri, f"of links {numbers}", repair=repair)
 
 

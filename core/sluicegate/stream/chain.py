@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from shlex import quote
 from typing import Any
 
 from sluicegate import codec
@@ -36,6 +35,7 @@ from sluicegate.stream.snapshot import (
     encode,
     key_of,
 )
+from sluicegate.units import command
 
 HEAD = "HEAD"
 HOME_DIRECTORY = "heads"
@@ -351,7 +351,7 @@ class Chain:
         return LinkDamaged(f"{place}: {what}", hint=self._look(), place=place)
 
     def _look(self) -> str:
-        return f"see what is wrong with: sluicegate checkpoint verify {quote(self.storage.uri)}"
+        return f"see what is wrong with: {command('checkpoint', 'verify', self.storage.uri)}"
 
     def _home_place(self) -> str:
         return f"{self.home.uri}/{home_key(self._stream)}" if self.home else "the hint"

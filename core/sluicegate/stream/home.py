@@ -7,12 +7,12 @@ directory without it is never taken for a home, so nothing starts from nothing i
 from __future__ import annotations
 
 import os
-from shlex import quote
 
 from sluicegate.errors import Corrupt, NotFound, StorageFailed, UnsupportedFormat
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.identity import Mark, Marker
 from sluicegate.storage import local_root, open_storage
+from sluicegate.units import command
 
 MARKER = Marker("sluicegate.home", "home", "a Sluicegate home")
 
@@ -51,12 +51,12 @@ UNMARKED = rule(
 def open_home(uri: str) -> Mark:
     """The marker of the home at a URI, or `NotFound` / `Corrupt`."""
     storage = open_storage(uri, read_only=True)
-    return MARKER.read(storage, make=f"sluicegate init --home {quote(storage.uri)}")
+    return MARKER.read(storage, make=command("init", "--home", storage.uri))
 
 
 def check_home(uri: str) -> list[Finding]:
     """What is wrong with the home at a URI; a missing one is only noted."""
-    make = f"sluicegate init --home {quote(uri)}"
+    make = command("init", "--home", uri)
     if not os.path.lexists(local_root(uri)):
         return [MISSING.at(uri, repair=make)]
     try:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from shlex import quote
 
 from sluicegate import lag, maintenance, units
 from sluicegate.config import NamedStream
@@ -96,7 +95,7 @@ class StreamMaintenance:
         if is_idle and Gate(self._stream).living_writer(head) is None:
             waiting = "" if behind is None else f"; {units.events(behind)} wait"
             detail = f"no job has been at work for {units.duration(age)}{waiting}"
-            start = f"sluicegate submit {self._stream.name}" if self._named else ""
+            start = units.command("submit", self._stream.name) if self._named else ""
             self.steps.findings.append(maintenance.IDLE.at(self._stream.uri, detail, repair=start))
         return "not known here" if behind is None else f"{units.events(behind)} behind"
 
@@ -110,7 +109,7 @@ class StreamMaintenance:
             return None
         earliest, latest = range_of(head)
         found = lag.lags(head.positions, latest, earliest)
-        again = f"sluicegate offsets reset {quote(self._stream.name)} --to-earliest --skip-seen"
+        again = units.command("offsets", "reset", self._stream.name, "--to-earliest", "--skip-seen")
         self.steps.findings += lag.problems(found, again)
         return lag.total(found)
 

@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from sluicegate import codec
@@ -34,6 +33,7 @@ from sluicegate.stream.history import given_up, newest_epoch
 from sluicegate.stream.snapshot import Kind, Link, LinkDamaged, Span, has, spans, without
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Run
+from sluicegate.units import command
 
 DATA, REJECTS = "data", "rejects"
 KINDS = (DATA, REJECTS)
@@ -375,7 +375,7 @@ def _refuse_lost(stream: Stream, head: Link, place: Path) -> None:
     raise NotFound(
         f"{place} is not the sink of {stream.name}, which has written output",
         hint="mount its disk, or move the sink there, or put the old path back into "
-        f"[streams.{stream.name}]; see: sluicegate checkpoint inspect {quote(stream.uri)}",
+        f"[streams.{stream.name}]; see: {command('checkpoint', 'inspect', stream.uri)}",
         place=str(place),
     )
 

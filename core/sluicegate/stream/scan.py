@@ -34,6 +34,7 @@ from sluicegate.stream.snapshot import (
     without,
 )
 from sluicegate.stream.stream import Stream
+from sluicegate.units import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,9 +383,9 @@ class _Walker:
             self._obstruct(in_the_way(place, stat.kind))
         else:
             detail = f"{bad.what}; links that refer to it: {shown(spans(numbers))}"
-            command = f"sluicegate checkpoint repair {quote(storage.uri)}"
-            command += " --read-data" if bad.by_reading else ""
-            self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=command))
+            deep = ("--read-data",) if bad.by_reading else ()
+            again = command("checkpoint", "repair", storage.uri, *deep)
+            self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=again))
 
     def _obstruct(self, finding: Finding) -> None:
         """Once for each place: of a directory, every file would tell the same."""

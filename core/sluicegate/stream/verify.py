@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from shlex import quote
 
 from sluicegate import codec, units
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
@@ -143,7 +142,7 @@ def _with_repair(stream: Stream, finding: Finding) -> Finding:
     if finding.repair or finding.severity is not Severity.ERROR or finding.rule is rules.FOREIGN:
         return finding
     return finding.rule.at(
-        finding.place, finding.detail, repair=f"sluicegate checkpoint repair {quote(stream.uri)}"
+        finding.place, finding.detail, repair=units.command("checkpoint", "repair", stream.uri)
     )
 
 

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from shlex import quote
 from typing import Any
 
 from sluicegate.errors import (
@@ -27,6 +26,7 @@ from sluicegate.storage.blobs import BlobDamaged, Ref
 from sluicegate.stream.append import ClaimDraft, Draft, Epoch, EpochDraft, Signature, told
 from sluicegate.stream.snapshot import Kind, Link, LinkDamaged
 from sluicegate.stream.stream import Stream
+from sluicegate.units import command
 
 
 class WriterStopped(Fenced):
@@ -83,7 +83,7 @@ class Gate:
             self.stream.chain.head()
             raise UsageError(
                 f"{self.stream.uri} has a chain already",
-                hint=f"look at it with: sluicegate checkpoint inspect {quote(self.stream.uri)}",
+                hint=f"look at it with: {command('checkpoint', 'inspect', self.stream.uri)}",
             )
 
     def head(self) -> Link:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from shlex import quote
 from typing import Any, ClassVar
 
 from sluicegate import units
@@ -103,7 +102,7 @@ class RestoreDedup(StreamOperation):
         except LinkDamaged as e:
             raise NothingToUndo(
                 f"link {self.to} cannot be undone: what was before it is not kept any more",
-                hint=f"see what can be: sluicegate history {quote(stream.uri)}",
+                hint=f"see what can be: {units.command('history', stream.uri)}",
             ) from e
         assert made.dedup.base
         if head.dedup.base != made.dedup.base:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from shlex import quote
 from typing import Any, ClassVar
 
 from sluicegate import units
@@ -156,8 +155,8 @@ def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
     if diagnosis.base is None:
         raise ChainDamaged(
             f"no link of {stream.uri} is whole, so there is nothing to go on from",
-            hint="restore from a backup what this names: sluicegate checkpoint verify "
-            f"{quote(stream.uri)}; then run this again",
+            hint="restore from a backup what this names: "
+            f"{units.command('checkpoint', 'verify', stream.uri)}; then run this again",
             place=stream.uri,
         )
 
