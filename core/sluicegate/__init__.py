@@ -1,4 +1,7 @@
-"""Sluicegate: operations toolkit for exactly-once streams on Apache Spark."""
+"""Sluicegate: operations toolkit for exactly-once streams on Apache Spark.
+
+`__all__` is the public interface; everything else may change. docs/guide/python.md shows it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,51 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# Imported when asked for: a name of PySpark's side brings PySpark, one of a store does not.
+_HOMES = {
+    "Finding": "findings.Finding",
+    "SluicegateError": "errors.SluicegateError",
+    "open": "target.open_target",
+    "Target": "target.Target",
+    "Reading": "target.Reading",
+    "Report": "report.Report",
+    "Plan": "plan.Plan",
+    "Entry": "journal.Entry",
+    "Positions": "positions.Positions",
+    "Position": "positions.Position",
+    "Rollback": "target.Rollback",
+    "Reset": "target.Reset",
+    "ResetSpec": "reset.ResetSpec",
+    "Scenario": "reset.Scenario",
+    "Scope": "reset.Scope",
+    "Repair": "target.Repair",
+    "Prune": "stream.operations.prune.Prune",
+    "CompactState": "stream.operations.compact.CompactState",
+    "CompactDedup": "stream.operations.compact_dedup.CompactDedup",
+    "OffsetStore": "offsets.LockFileOffsetStore",
+    "MemoryOffsetStore": "offsets.MemoryOffsetStore",
+    "HookedOffsetStore": "offsets.HookedOffsetStore",
+    "CommitHook": "offsets.CommitHook",
+    "CommitInfo": "offsets.CommitInfo",
+    "CollectingHook": "offsets.CollectingHook",
+    "LoggingHook": "offsets.LoggingHook",
+    "JsonLinesHook": "offsets.JsonLinesHook",
+    "Fence": "offsets.Fence",
+    "Log": "sources.log.log.Log",
+    "Producer": "producer.log_producer.LogProducer",
+    "Stamp": "dedup.stamp.Stamp",
+    "StreamJob": "job.StreamJob",
+    "starting_offsets": "job.starting_offsets",
+    "commit_offsets": "job.commit_offsets",
+}
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - all of them are texts
+
 
 def __getattr__(name: str) -> Any:
-    """What PySpark applications use, imported when it is asked for: PySpark comes with it."""
-    if name not in ("Gate", "commit_offsets", "starting_offsets"):
+    """A public name, from the module that has it."""
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("sluicegate.job"), name)
+    module, _, attribute = _HOMES[name].rpartition(".")
+    return getattr(import_module(f"{__name__}.{module}"), attribute)

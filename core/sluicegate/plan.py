@@ -27,6 +27,11 @@ class Action:
     old: Worth = None
     new: Worth = None
 
+    def __str__(self) -> str:
+        """As text, on one line."""
+        moved = f" {self.old} → {self.new}" if self.delta is not None else ""
+        return f"{self.verb} {self.place}{moved}" + (f": {self.detail}" if self.detail else "")
+
     @property
     def delta(self) -> int | None:
         """How far a number moves."""
@@ -72,3 +77,8 @@ class Plan:
     choices: tuple[Choice, ...] = ()
     subject: Subject | None = None
     work: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """As text: the steps and what they mean."""
+        steps = [f"  {each}" for each in self.actions] or ["  nothing to do"]
+        return "\n".join([self.title, *steps, *self.consequences])

@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from sluicegate.config import Config, NamedStream, NamedTarget
+from sluicegate.config import DEFAULT_HOME, Config, NamedStream, NamedTarget, load_config
 from sluicegate.errors import (
     NotFound,
     SluicegateError,
@@ -28,7 +29,7 @@ from sluicegate.storage import Storage, joined_uri, local_root, open_storage
 from sluicegate.units import command
 
 if TYPE_CHECKING:
-    from sluicegate.journal import Approval, Entry, Journal
+    from sluicegate.journal import Approval, Entry, Journal, Operation
     from sluicegate.lag import Lag
     from sluicegate.maintenance import RunOptions, Sample, Steps
     from sluicegate.plan import Plan
@@ -170,24 +171,63 @@ class Reading:
         return self.everything or self.subset is not None or self.max_duration is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ResetOptions:
-    """How positions move; a gated stream must know what happens to what it counted already."""
+QUICK = Reading()
+"""No contents: names, sizes and logs only."""
 
-    spec_of: Callable[[list[str]], ResetSpec]
+
+class Request(ABC):
+    """What an operator asks for, whatever the kind of the target; its adapter knows how."""
+
+    @abstractmethod
+    def of(self, target: Target) -> Change:
+        """As a change of a target, planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Request):
+    """Go back to the end of a batch or link, or to the last there was at a time (`at`)."""
+
+    to: int | None = None
+    at: str | None = None
+    force: bool = False
+
+    def of(self, target: Target) -> Change:
+        if (self.to is None) is (self.at is None):
+            raise UsageError("a rollback needs one of `to` and `at`")
+        return target.rollback(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(Request):
+    """Move positions; a gated stream must know what becomes of what it counted already.
+
+    `spec` says where to, or is made from the topics that there are.
+    """
+
+    spec: ResetSpec | Callable[[list[str]], ResetSpec]
     skip_seen: bool = False
     reprocess: bool = False
     force: bool = False
 
+    def of(self, target: Target) -> Change:
+        return target.reset(self)
+
+    def spec_of(self, topics: list[str]) -> ResetSpec:
+        """Where to, given the topics."""
+        return self.spec(topics) if callable(self.spec) else self.spec
+
 
 @dataclass(frozen=True, slots=True)
-class RepairOptions:
-    """What a repair may use: contents, offsets or an id that only the operator knows."""
+class Repair(Request):
+    """Fix what verify finds; `offsets` and `query_id` are what only the operator knows."""
 
     read_data: bool = False
     offsets: Positions | None = None
     query_id: str | None = None
     force: bool = False
+
+    def of(self, target: Target) -> Change:
+        return target.repair(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +288,7 @@ class Target(ABC):
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
-    def batches(self, last: int) -> Report:
+    def batches(self, last: int = 20) -> Report:
         """The newest batches or links."""
         del last
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
@@ -258,12 +298,12 @@ class Target(ABC):
         del at, other, other_at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
-    def verify(self, reading: Reading) -> Report:
+    def verify(self, reading: Reading = QUICK) -> Report:
         """What is wrong with it."""
         del reading
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
-    def audit(self, since_ms: int, *, read_data: bool) -> Report:
+    def audit(self, since_ms: int = 0, *, read_data: bool = False) -> Report:
         """What shows whether anything was lost or duplicated."""
         del since_ms, read_data
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
@@ -278,7 +318,7 @@ class Target(ABC):
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
-    def lag(self, ends: Positions | None) -> list[Lag]:
+    def lag(self, ends: Positions | None = None) -> list[Lag]:
         """How far each position is behind its end; without `ends` the source is asked."""
         del ends
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
@@ -307,6 +347,34 @@ class Target(ABC):
 
     # Changing.
 
+    def history(self) -> list[Entry]:
+        """What was changed, newest first."""
+        return self.journal().history()
+
+    def plan(self, asked: Request | Operation) -> Plan:
+        """What something means for the target as it is now: a request, or an operation of its kind.
+
+        Nothing is changed; `apply` makes the plan again and refuses it if the target has changed.
+        """
+        if isinstance(asked, Request):
+            return asked.of(self).plan
+        return self.journal().propose(asked)
+
+    def apply(self, plan: Plan, *, reason: str | None = None) -> Entry:
+        """Carry a plan out, unless a living writer stands against it."""
+        from sluicegate.journal import Approval
+        from sluicegate.process import myself
+
+        journal = self.journal()
+        journal.preflight(plan)
+        return journal.apply(plan, Approval(myself(), reason))
+
+    def undo(
+        self, operation: str | None = None, *, reason: str | None = None, force: bool = False
+    ) -> Entry:
+        """Take a change back, by its id in the history; without one, the newest."""
+        return self.apply(self.journal().plan_undo(operation, force=force), reason=reason)
+
     def journal(self) -> Journal[Any]:
         """What was changed, and how more is changed."""
         raise UnsupportedFormat(
@@ -316,19 +384,19 @@ class Target(ABC):
             place=self.uri,
         )
 
-    def rollback(self, to: int | None, moment: str | None, *, force: bool) -> Change:
-        """To the end of an older batch or link, or to the last there was at a time."""
-        del to, moment, force
+    def rollback(self, asked: Rollback) -> Change:
+        """To the end of an older batch or link."""
+        del asked
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
-    def reset(self, options: ResetOptions) -> Change:
+    def reset(self, asked: Reset) -> Change:
         """Positions elsewhere."""
-        del options
+        del asked
         raise self.wrong_kind(TargetKind.OFFSET_STORE)
 
-    def repair(self, options: RepairOptions) -> Change:
+    def repair(self, asked: Repair) -> Change:
         """What verify finds, as far as that loses nothing."""
-        del options
+        del asked
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
 
@@ -453,6 +521,26 @@ def _kind_of(
             place=uri,
         )
     return detect(uri)
+
+
+def open_target(
+    word: str,
+    *,
+    config: str | None = None,
+    home: str | None = None,
+    kind: str | None = None,
+    **options: Any,
+) -> Target:
+    """The target that a name of sluicegate.toml or a path means, to be looked at and changed.
+
+    `kind` overrides the detection; `options` are those of `Options`, such as `sink` or `consumer`.
+    """
+    found = load_config(Path(config) if config else None)
+    chosen = next((each for each in TargetKind if each.value == kind), None)
+    if kind is not None and chosen is None:
+        raise UsageError(f"{kind!r} is no kind of target", hint="see: sluicegate status --help")
+    where = home or found.home or DEFAULT_HOME
+    return resolve(word, found, where, chosen, Options(**{"read_only": False, **options}))
 
 
 def place_of(word: str, config: Config, home: str) -> str:

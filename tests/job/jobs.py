@@ -11,7 +11,7 @@ from typing import Any, Self
 from sluicegate.config import NamedStream, load_config
 from sluicegate.findings import Severity
 from sluicegate.job.epoch import Epochs, Gated, Step
-from sluicegate.job.job import Gate, Settings
+from sluicegate.job.job import Settings, StreamJob
 from sluicegate.journal import Approval
 from sluicegate.process import myself
 from sluicegate.sources.log.log import Log
@@ -114,9 +114,9 @@ class Place:
             epochs.seal(begin)
         return self.head
 
-    def gate(self, spark: Any, **settings: Any) -> Gate:
+    def gate(self, spark: Any, **settings: Any) -> StreamJob:
         settings = {"available_now": True, **settings}
-        return Gate(spark, Settings(self.named, str(self.home), **settings))
+        return StreamJob(spark, Settings(self.named, str(self.home), **settings))
 
     def run(self, spark: Any, process: Any = None, **settings: Any) -> Link:
         """Read all there is; gives the head."""

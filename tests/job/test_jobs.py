@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate.errors import NotFound, SluicegateError, SplitBrainCommit, UsageError
 from sluicegate.job.epoch import RecordsRejected
-from sluicegate.job.job import Gate
+from sluicegate.job.job import StreamJob
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import to_spark
 from sluicegate.sources.log.log import Log
@@ -57,7 +57,7 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
     for name, value in {**told, command.AVAILABLE_NOW: "true"}.items():
         spark.conf.set(name, value)
     try:
-        Gate.from_conf(spark).run(lambda fresh, _epoch: fresh.where("price >= 0"))
+        StreamJob.from_conf(spark).run(lambda fresh, _epoch: fresh.where("price >= 0"))
     finally:
         for name in (*told, command.AVAILABLE_NOW):
             spark.conf.unset(name)
@@ -199,4 +199,4 @@ class TestRefused:
 
     def test_without_submit(self, spark: Any) -> None:
         with pytest.raises(NotFound, match="was not started for a stream"):
-            Gate.from_conf(spark)
+            StreamJob.from_conf(spark)

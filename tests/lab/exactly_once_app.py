@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sluicegate.errors import SluicegateError
-from sluicegate.job.job import Gate
+from sluicegate.job.job import StreamJob
 from sluicegate.spark.submit.run import OWN_ERROR
 
 _MOMENT = 3.0
@@ -44,7 +44,7 @@ def main() -> int:
     """Run the job as the usual application does."""
     spark = SparkSession.builder.getOrCreate()
     try:
-        Gate.from_conf(spark).run(step=Fate(os.environ.get("LAB_FATE", "kill:never:1")))
+        StreamJob.from_conf(spark).run(step=Fate(os.environ.get("LAB_FATE", "kill:never:1")))
     except SluicegateError as e:
         sys.stderr.write(f"{OWN_ERROR}{e.message}\n")
         return e.exit_code

@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from sluicegate.errors import EXIT_DONE, ProblemsFound, UsageError
-from sluicegate.target import RepairOptions
+from sluicegate.target import Repair
 from sluicegate_cli.inputs import read_positions
 from sluicegate_cli.options import (
     AsOption,
@@ -59,7 +59,7 @@ def run(
     found = session.target(target, as_, sink=sink, writer_gone=writer_gone)
     refuse_options(found, sink=sink, offsets=offsets, query_id=query_id)
     known = read_positions(offsets) if offsets else None
-    change = found.repair(RepairOptions(read_data, known, _uuid(query_id), force))
+    change = Repair(read_data, known, _uuid(query_id), force).of(found)
     session.carry_out(change)
     return ProblemsFound.exit_code if change.plan.choices else EXIT_DONE
 

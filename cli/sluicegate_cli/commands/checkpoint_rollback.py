@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sluicegate.errors import UsageError
+from sluicegate.target import Rollback
 from sluicegate_cli.options import (
     AsOption,
     ForceOption,
@@ -60,4 +61,4 @@ def run(
         raise UsageError("one of --to NUMBER and --to-datetime TIME is needed")
     found = session.target(target, as_, sink=sink, into=into, writer_gone=writer_gone)
     refuse_options(found, sink=sink, into=into)
-    session.carry_out(found.rollback(to, to_datetime, force=force))
+    session.carry_out(Rollback(to, to_datetime, force).of(found))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sluicegate.reset import ResetSpec
-from sluicegate.target import ResetOptions
+from sluicegate.target import Reset
 from sluicegate_cli.inputs import reset_spec, scope_of
 from sluicegate_cli.options import (
     AllTopicsOption,
@@ -107,4 +107,4 @@ def run(
         scope = scope_of(topic, all_topics, [] if from_file else known)
         return reset_spec(given, scope, clamp=clamp)
 
-    session.carry_out(found.reset(ResetOptions(spec_of, skip_seen, reprocess, force)))
+    session.carry_out(Reset(spec_of, skip_seen, reprocess, force).of(found))

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sluicegate.errors import NotFound
 from sluicegate.storage import Storage, canonical_uri, open_storage
 from sluicegate.target import (
+    QUICK,
     Candidate,
     Change,
     Reading,
-    RepairOptions,
-    ResetOptions,
+    Repair,
+    Reset,
+    Rollback,
     Status,
     Target,
     TargetKind,
@@ -74,7 +76,7 @@ class SparkCheckpoint(Target):
         del at
         return inspect_report(inspect(self.storage))
 
-    def batches(self, last: int) -> Report:
+    def batches(self, last: int = 20) -> Report:
         from sluicegate.checkpoint.inspect import read_batches
         from sluicegate.checkpoint.report import batches_report
         from sluicegate.checkpoint.view import look_at
@@ -91,7 +93,7 @@ class SparkCheckpoint(Target):
         left, right = (f"{point.uri}@{point.entry.batch}" for point in (ours, theirs))
         return differences_report(left, right, list(compare(ours, theirs)))
 
-    def verify(self, reading: Reading) -> Report:
+    def verify(self, reading: Reading = QUICK) -> Report:
         from sluicegate.checkpoint.report import verify_report
         from sluicegate.checkpoint.verify import verify
 
@@ -100,7 +102,7 @@ class SparkCheckpoint(Target):
             found = verify(storage, self.sink, read_data=read_data, on_progress=on_progress)
         return verify_report(storage.uri, found, read_data=read_data)
 
-    def audit(self, since_ms: int, *, read_data: bool) -> Report:
+    def audit(self, since_ms: int = 0, *, read_data: bool = False) -> Report:
         from sluicegate.checkpoint.audit import audit
         from sluicegate.checkpoint.report import audit_report
 
@@ -121,7 +123,7 @@ class SparkCheckpoint(Target):
         point = read_point(self.storage, at)
         return {"batch": point.entry.batch}, exported_positions(point)
 
-    def lag(self, ends: Positions | None) -> list[Lag]:
+    def lag(self, ends: Positions | None = None) -> list[Lag]:
         from sluicegate.checkpoint.inspect import read_point
         from sluicegate.lag import ends_unknown, lags
         from sluicegate.positions import Positions
@@ -172,41 +174,41 @@ class SparkCheckpoint(Target):
             writer_gone=self.options.writer_gone,
         )
 
-    def rollback(self, to: int | None, moment: str | None, *, force: bool) -> Change:
-        from sluicegate.checkpoint.operations.rollback import Rollback, batch_at
+    def rollback(self, asked: Rollback) -> Change:
+        from sluicegate.checkpoint.operations import rollback
         from sluicegate.units import parse_moment
 
-        del force  # a foreign checkpoint has no fence that would make it safe
-        journal = self.journal()
-        if moment is not None:
+        # Its `force` means nothing: a foreign checkpoint has no fence that would make it safe.
+        journal, to = self.journal(), asked.to
+        if asked.at is not None:
             journal.refuse_interrupted()
-            to = batch_at(self.storage, parse_moment(moment))
+            to = rollback.batch_at(self.storage, parse_moment(asked.at))
         assert to is not None
-        return self._change(journal, Rollback(to=to, sink=self._named_sink))
+        return self._change(journal, rollback.Rollback(to=to, sink=self._named_sink))
 
-    def reset(self, options: ResetOptions) -> Change:
-        from sluicegate.checkpoint.operations.reset import Reset, known_topics, wanted_offsets
+    def reset(self, asked: Reset) -> Change:
+        from sluicegate.checkpoint.operations import reset
 
         journal = self.journal()
         journal.refuse_interrupted()
-        spec = options.spec_of(known_topics(self.storage))
-        operation = Reset(
-            to=wanted_offsets(self.storage, spec),
+        spec = asked.spec_of(reset.known_topics(self.storage))
+        operation = reset.Reset(
+            to=reset.wanted_offsets(self.storage, spec),
             at=round(time.time() * 1000),
             note=str(spec),
             sink=self._named_sink,
         )
         return self._change(journal, operation)
 
-    def repair(self, options: RepairOptions) -> Change:
-        from sluicegate.checkpoint.operations.repair import Repair
+    def repair(self, asked: Repair) -> Change:
+        from sluicegate.checkpoint.operations import repair
         from sluicegate.positions import to_spark
 
         journal = self.journal()
-        operation = Repair(
-            read_data=options.read_data,
-            offsets=to_spark(options.offsets) if options.offsets else None,
-            query_id=options.query_id,
+        operation = repair.Repair(
+            read_data=asked.read_data,
+            offsets=to_spark(asked.offsets) if asked.offsets else None,
+            query_id=asked.query_id,
             sink=self._named_sink,
         )
         return Change.of(journal, journal.plan_finish() or journal.propose(operation))

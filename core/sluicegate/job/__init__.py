@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Gate", "OffsetsListener", "commit_offsets", "starting_offsets"]
+__all__ = ["OffsetsListener", "StreamJob", "commit_offsets", "starting_offsets"]
 _HOMES = {
-    "Gate": "job",
     "OffsetsListener": "listener",
+    "StreamJob": "job",
     "commit_offsets": "listener",
     "starting_offsets": "listener",
 }

@@ -7,7 +7,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from sluicegate.errors import SluicegateError
-from sluicegate.job.job import Gate
+from sluicegate.job.job import StreamJob
 from sluicegate.spark.submit.run import OWN_ERROR, OWN_HINT
 
 
@@ -15,7 +15,7 @@ def main() -> int:
     """Run the job; the exit code is that of the error, which is told on standard error."""
     try:
         spark = SparkSession.builder.getOrCreate()
-        Gate.from_conf(spark).run()
+        StreamJob.from_conf(spark).run()
     except SluicegateError as e:
         # After what Spark prints, so that `submit` finds it at the end.
         sys.stderr.write(f"{OWN_ERROR}{e.message}\n{OWN_HINT}{e.hint}\n")

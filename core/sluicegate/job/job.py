@@ -7,7 +7,7 @@ An application of your own gets at it like this:
     def process(events, epoch):
         return events.where("price > 0").select("user", "price")
 
-    sluicegate.Gate.from_conf(SparkSession.builder.getOrCreate()).run(process)
+    sluicegate.StreamJob.from_conf(SparkSession.builder.getOrCreate()).run(process)
 
 and is started with `sluicegate submit STREAM`, with `app = "job.py"` in the stream's table.
 `process` gets the events of an epoch without duplicates and gives what is to be written, or None.
@@ -42,8 +42,7 @@ from sluicegate.storage import LocalStorage, joined_uri
 from sluicegate.stream.output import open_sink
 from sluicegate.stream.spec import INCARNATION, describe, pins_now
 from sluicegate.stream.stream import open_stream
-from sluicegate.stream.writer import Gate as Links
-from sluicegate.stream.writer import Run
+from sluicegate.stream.writer import Gate, Run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -202,7 +201,7 @@ class Settings:
     progress: str | None = None
 
 
-class Gate:
+class StreamJob:
     """A gated stream as an application runs it."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
@@ -211,7 +210,7 @@ class Gate:
         self._stop = threading.Event()
 
     @classmethod
-    def from_conf(cls, spark: SparkSession) -> Gate:
+    def from_conf(cls, spark: SparkSession) -> StreamJob:
         """The stream that `sluicegate submit` started this application for."""
         name = spark.conf.get(command.STREAM, None)
         home = spark.conf.get(command.HOME, None)
@@ -246,7 +245,7 @@ class Gate:
         sink = open_sink(stream, named.sink)
         telling = Telling(named, log, self._settings.progress)
         app = self._spark.sparkContext.applicationId
-        with Links(stream).claim(app=app, pins=pins, force=self._settings.force) as run:
+        with Gate(stream).claim(app=app, pins=pins, force=self._settings.force) as run:
             sink.settle()
             sink.clear(run)
             step("claimed")

@@ -9,7 +9,7 @@ from sluicegate.errors import Corrupt
 from sluicegate.legacy import v1
 from sluicegate.legacy.v1 import V1Checkpoint
 from sluicegate.report import Report, Table
-from sluicegate.target import Candidate, Reading, Target, TargetKind
+from sluicegate.target import QUICK, Candidate, Reading, Target, TargetKind
 
 
 class V1File(Target):
@@ -31,7 +31,7 @@ class V1File(Target):
         del at
         return _report(self.uri, v1.read(self.uri)[0])
 
-    def verify(self, reading: Reading) -> Report:
+    def verify(self, reading: Reading = QUICK) -> Report:
         del reading
         v1.read(self.uri)
         return Report(

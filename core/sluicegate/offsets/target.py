@@ -9,7 +9,7 @@ from sluicegate.errors import NotFound
 from sluicegate.offsets import LockFileOffsetStore, legacy
 from sluicegate.offsets.store import MARKER
 from sluicegate.storage import Storage, canonical_uri, open_storage
-from sluicegate.target import Candidate, Change, ResetOptions, Status, Target, TargetKind
+from sluicegate.target import Candidate, Change, Reset, Status, Target, TargetKind
 
 if TYPE_CHECKING:
     from sluicegate.lag import Lag
@@ -73,7 +73,7 @@ class OffsetStoreTarget(Target):
             raise NotFound(f"consumer {name} has no positions", place=store.uri)
         return {"consumer": name, "sequence": record.sequence}, record.positions
 
-    def lag(self, ends: Positions | None) -> list[Lag]:
+    def lag(self, ends: Positions | None = None) -> list[Lag]:
         from sluicegate.lag import ends_unknown, lags
         from sluicegate.positions import Positions
 
@@ -116,13 +116,14 @@ class OffsetStoreTarget(Target):
         store = LockFileOffsetStore.open(uri, read_only=self.options.read_only)
         return StoreJournal(store, name=self.configured_name, consumer=self.options.consumer)
 
-    def reset(self, options: ResetOptions) -> Change:
-        from sluicegate.offsets.operations import Reset, topics
+    def reset(self, asked: Reset) -> Change:
+        from sluicegate.offsets import operations
 
         store = self.store()
         name = store.choose(self.options.consumer)
-        spec = options.spec_of(topics(store, name))
-        return self.change(store, Reset.to(store, name, spec, force=options.force))
+        spec = asked.spec_of(operations.topics(store, name))
+        operation = operations.Reset.to(store, name, spec, force=asked.force)
+        return self.change(store, operation)
 
     def change(self, store: LockFileOffsetStore, operation: StoreOperation) -> Change:
         """An operation on one consumer, planned."""

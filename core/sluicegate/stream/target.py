@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,11 +11,13 @@ from sluicegate.errors import UsageError
 from sluicegate.storage import canonical_uri, open_storage
 from sluicegate.target import (
     CHAIN,
+    QUICK,
     Candidate,
     Change,
     Reading,
-    RepairOptions,
-    ResetOptions,
+    Repair,
+    Reset,
+    Rollback,
     Status,
     Target,
     TargetKind,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from sluicegate.stream.operations.rebalance import StreamShards
     from sluicegate.stream.snapshot import Link
     from sluicegate.stream.stream import Stream
+    from sluicegate.stream.transactions import Coordinator
 
 
 class GatedStream(Target):
@@ -66,7 +70,7 @@ class GatedStream(Target):
 
         return stream_report(inspect(self.stream, at))
 
-    def batches(self, last: int) -> Report:
+    def batches(self, last: int = 20) -> Report:
         from sluicegate.stream.inspect import recent
         from sluicegate.stream.report import links_report
 
@@ -83,7 +87,7 @@ class GatedStream(Target):
         left, right = (f"{stream.uri}@{link.number}" for stream, link in (ours, theirs))
         return differences_report(left, right, list(compare(ours, theirs)))
 
-    def verify(self, reading: Reading) -> Report:
+    def verify(self, reading: Reading = QUICK) -> Report:
         from sluicegate.stream.report import verify_report
         from sluicegate.stream.verify import verify
 
@@ -95,7 +99,7 @@ class GatedStream(Target):
             result = verify(stream, wanted, on_progress)
         return verify_report(stream.uri, result, wanted)
 
-    def audit(self, since_ms: int, *, read_data: bool) -> Report:
+    def audit(self, since_ms: int = 0, *, read_data: bool = False) -> Report:
         from sluicegate.stream.audit import audit_stream
         from sluicegate.stream.output import look_at_sink
         from sluicegate.stream.report import audit_report
@@ -116,7 +120,7 @@ class GatedStream(Target):
         _, link = self.link(at)
         return {"link": link.number}, link.positions
 
-    def lag(self, ends: Positions | None) -> list[Lag]:
+    def lag(self, ends: Positions | None = None) -> list[Lag]:
         from sluicegate.lag import ends_unknown, lags
         from sluicegate.sources.log.source import BrokerNeeded
         from sluicegate.stream.spec import range_of
@@ -129,6 +133,19 @@ class GatedStream(Target):
         except BrokerNeeded as e:
             raise ends_unknown(head.positions, self.uri) from e
         return lags(head.positions, latest, earliest)
+
+    @contextmanager
+    def consumer(self, *, app: str, timeout: float | None = None) -> Iterator[Coordinator]:
+        """Transactions of a consumer in plain Python, as the only writer of the stream."""
+        from sluicegate.stream.stream import open_stream
+        from sluicegate.stream.transactions import TIMEOUT, Coordinator
+        from sluicegate.stream.writer import Gate
+
+        stream = open_stream(canonical_uri(self.uri), read_only=False)
+        with Gate(stream).claim(app=app) as run:
+            seconds = TIMEOUT if timeout is None else timeout
+            # A stream that is not described in sluicegate.toml has no shards of its own.
+            yield Coordinator(run, shards=run.link.pins.get("shards", 1), timeout=seconds)
 
     def shards(self) -> StreamShards:
         from sluicegate.stream.operations.rebalance import StreamShards
@@ -173,36 +190,36 @@ class GatedStream(Target):
         journal = self.journal()
         return Change.of(journal, journal.propose(operation))
 
-    def rollback(self, to: int | None, moment: str | None, *, force: bool) -> Change:
+    def rollback(self, asked: Rollback) -> Change:
         from sluicegate.stream.history import link_at
-        from sluicegate.stream.operations.rollback import Rollback
+        from sluicegate.stream.operations import rollback
         from sluicegate.units import parse_moment
 
-        note = ""
-        if moment is not None:
-            to = link_at(*self.link(None), parse_moment(moment))
-            note = f"to-datetime {moment}"
+        to, note = asked.to, ""
+        if asked.at is not None:
+            to = link_at(*self.link(None), parse_moment(asked.at))
+            note = f"to-datetime {asked.at}"
         assert to is not None
-        return self.change(Rollback(to=to, force=force, note=note))
+        return self.change(rollback.Rollback(to=to, force=asked.force, note=note))
 
-    def reset(self, options: ResetOptions) -> Change:
+    def reset(self, asked: Reset) -> Change:
         from sluicegate.stream.operations.reset import reset_to, topics
 
-        if options.skip_seen is options.reprocess:
+        if asked.skip_seen is asked.reprocess:
             raise UsageError(
                 "a gated stream needs exactly one of --skip-seen and --reprocess",
                 hint="--skip-seen counts nothing twice; --reprocess takes back what was counted "
                 "since",
             )
         stream = self.stream
-        spec = options.spec_of(topics(stream))
-        operation = reset_to(stream, spec, reprocess=options.reprocess, force=options.force)
+        spec = asked.spec_of(topics(stream))
+        operation = reset_to(stream, spec, reprocess=asked.reprocess, force=asked.force)
         return self.change(operation)
 
-    def repair(self, options: RepairOptions) -> Change:
-        from sluicegate.stream.operations.repair import Repair
+    def repair(self, asked: Repair) -> Change:
+        from sluicegate.stream.operations import repair
 
-        return self.change(Repair(read_data=options.read_data, force=options.force))
+        return self.change(repair.Repair(read_data=asked.read_data, force=asked.force))
 
 
 def _reading(wanted: Reading) -> verify.Reading | None:

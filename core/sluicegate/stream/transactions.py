@@ -76,7 +76,7 @@ class Schedule:
 
 
 VALUE = "value"
-_TIMEOUT = 60.0
+TIMEOUT = 60.0
 
 
 class TransactionError(SluicegateError):
@@ -150,7 +150,7 @@ class Coordinator:
         run: Run,
         *,
         shards: int = 1,
-        timeout: float = _TIMEOUT,
+        timeout: float = TIMEOUT,
         schedule: Schedule = Schedule(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
