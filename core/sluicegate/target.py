@@ -75,20 +75,22 @@ MISMATCH = rule(
 
 
 class TargetKind(Enum):
-    """What commands can work on, and the module of each kind's adapter."""
+    """What commands can work on, the module of each kind's adapter, and whether it is one file."""
 
     SPARK_CHECKPOINT = "spark-checkpoint", "sluicegate.checkpoint.target"
     OFFSET_STORE = "offset-store", "sluicegate.offsets.target"
     STREAM = "stream", "sluicegate.stream.target"
-    V1_CHECKPOINT = "v1-checkpoint", "sluicegate.legacy.target"
-    ASSIGNMENT_FILE = "assignment-file", "sluicegate.shards.target"
+    V1_CHECKPOINT = "v1-checkpoint", "sluicegate.legacy.target", True
+    ASSIGNMENT_FILE = "assignment-file", "sluicegate.shards.target", True
 
     _module: str
+    is_file: bool
 
-    def __new__(cls, word: str, module: str) -> Self:
+    def __new__(cls, word: str, module: str, is_file: bool = False) -> Self:
         member = object.__new__(cls)
         member._value_ = word
         member._module = module
+        member.is_file = is_file
         return member
 
     @property
@@ -436,11 +438,16 @@ class Candidate:
             return None
 
 
-def detect(uri: str) -> tuple[TargetKind, str]:
-    """What lies at a URI, and how that shows; `UnsupportedFormat` if it is nothing we know."""
+def detect(uri: str, likely: TargetKind | None = None) -> tuple[TargetKind, str]:
+    """What lies at a URI, and how that shows; `UnsupportedFormat` if it is nothing we know.
+
+    `likely` is what the configuration calls it: its adapter is asked first.
+    """
     candidate = _candidate(uri)
-    # Stores last: their package is the largest to import, and others are asked about more often.
-    for kind in sorted(TargetKind, key=lambda kind: kind is TargetKind.OFFSET_STORE):
+    kinds = [kind for kind in TargetKind if kind.is_file is (candidate.file is not None)]
+    # Stores last: their package is the largest to import.
+    kinds.sort(key=lambda kind: (kind is not likely, kind is TargetKind.OFFSET_STORE))
+    for kind in kinds:
         if why := kind.adapter.detect(candidate):
             return kind, why
     for name, (what, hint) in _OTHERS.items():
@@ -520,7 +527,12 @@ def _kind_of(
             hint=f"begin it with: {command('init', '--stream', word)}",
             place=uri,
         )
-    return detect(uri)
+    return detect(uri, _likely(named) if named else None)
+
+
+def _likely(named: NamedTarget | NamedStream) -> TargetKind:
+    """The kind that the configuration calls a target."""
+    return TargetKind.STREAM if isinstance(named, NamedStream) else _ROLES[named.role]
 
 
 def open_target(
@@ -598,8 +610,9 @@ def _entry_of(named: NamedTarget | NamedStream, config: Config, home: str) -> Ta
     except SluicegateError as e:
         place = home if isinstance(named, NamedStream) else named.uri
         return TargetEntry(named.name, place, None, (UNREADABLE.at(place, e.message),))
+    wanted = _likely(named)
     try:
-        kind, why = detect(uri)
+        kind, why = detect(uri, wanted)
     except NotFound as e:
         begun = not isinstance(named, NamedStream) or _remembers(home, named.name)
         finding = MISSING if begun else NOT_STARTED
@@ -608,7 +621,6 @@ def _entry_of(named: NamedTarget | NamedStream, config: Config, home: str) -> Ta
         return TargetEntry(named.name, uri, None, (UNRECOGNISED.at(uri, e.message),))
     except SluicegateError as e:
         return TargetEntry(named.name, uri, None, (UNREADABLE.at(uri, e.message),))
-    wanted = TargetKind.STREAM if isinstance(named, NamedStream) else _ROLES[named.role]
     odd = f"configured as {wanted.value}, but it is {kind.value}: {why}"
     findings = () if kind is wanted else (MISMATCH.at(uri, odd),)
     target = kind.adapter(named.name, uri, why, named.name, config)

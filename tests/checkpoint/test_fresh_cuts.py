@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.checkpoint.barrier import NotComplete
+from sluicegate.checkpoint.edit import NotComplete
 from sluicegate.checkpoint.format.offset_log import read_offsets
 from sluicegate.checkpoint.journal import CheckpointJournal
 from sluicegate.checkpoint.operations.relocate import (

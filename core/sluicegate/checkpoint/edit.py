@@ -14,21 +14,191 @@ Such a checkpoint has no fence of its own, so an operation brings one:
 As long as the barrier is up, the operation can be finished (all its new contents are there) or
 taken back (all old files are). Before that nothing has happened; after it everything has. Whoever
 takes it back first writes `_sluicegate/N.undone`, so that the next one goes the same way.
+
+A checkpoint that is being made has a barrier, too: it is the first file in a new directory and the
+last to go. What is there is a part of a checkpoint, and nothing but the directory itself is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
+from shlex import quote
+from typing import Any
 
-from sluicegate import journal
-from sluicegate.checkpoint import barrier
-from sluicegate.checkpoint.edit_record import Changed, ChangeRecord, decode, encode
+from sluicegate import codec, journal
 from sluicegate.checkpoint.file_edits import Edit, Linked, Place, Roots
-from sluicegate.errors import Drifted, Locked, NotFound, StorageFailed
+from sluicegate.checkpoint.format.log import list_log
+from sluicegate.checkpoint.format.offset_log import DIRECTORY
+from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, SluicegateError, StorageFailed
+from sluicegate.process import Who
 from sluicegate.storage import Storage
 from sluicegate.units import command
+
+FORMAT = codec.Format("change", version=1, max_body=256 * 1024 * 1024)
+_OPTIONAL = ("reason", "undoes", "plan_digest", "planned_by", "sink")
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One file of an operation; `index` names its copies below `old/` and `new/`."""
+
+    place: Place
+    key: str
+    index: int
+    had_old: bool
+    has_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """What an operation does, to which files, for whom; `newest` is the newest batch it leaves."""
+
+    number: int
+    at: float
+    kind: str
+    by: Who
+    summary: str
+    barrier: str
+    newest: int
+    files: tuple[Changed, ...]
+    reason: str | None = None
+    undoes: str | None = None
+    plan_digest: str | None = None
+    planned_by: str | None = None
+    sink: str | None = None
+
+    @property
+    def id(self) -> str:
+        """How history and undo name it."""
+        return f"op-{self.number}"
+
+    @property
+    def pruned_name(self) -> str:
+        """The file that says that its backups were given up."""
+        return f"{self.number:020d}.pruned"
+
+    def with_files(self, files: tuple[Changed, ...]) -> ChangeRecord:
+        """The record once its files are staged."""
+        return replace(self, files=files)
+
+
+def encode(record: ChangeRecord) -> bytes:
+    """The file of a record."""
+    fields: dict[str, Any] = {name: getattr(record, name) for name in _OPTIONAL}
+    return codec.encode(
+        FORMAT,
+        fields
+        | {
+            "number": record.number,
+            "at": record.at,
+            "kind": record.kind,
+            "by": record.by.fields(),
+            "summary": record.summary,
+            "barrier": record.barrier,
+            "newest": record.newest,
+            "files": [
+                [file.place.value, file.key, file.index, file.had_old, file.has_new]
+                for file in record.files
+            ],
+        },
+    )
+
+
+def decode(data: bytes, place: str) -> ChangeRecord:
+    """The record in a file, or `Corrupt`."""
+    fields = codec.decode(FORMAT, data, place)
+    try:
+        return _record(fields)
+    except (KeyError, TypeError, ValueError) as e:
+        raise Corrupt(f"{place}: not a record of an operation: {e!r}", place=place) from e
+
+
+def _record(fields: Mapping[str, Any]) -> ChangeRecord:
+    who = Who.from_fields(fields["by"])
+    texts = ("kind", "summary", "barrier")
+    numbers = ("number", "newest")
+    if who is None or not all(isinstance(fields[name], str) for name in texts):
+        raise TypeError("a text is missing")
+    if not all(isinstance(fields[name], int) for name in numbers):
+        raise TypeError("a number is missing")
+    return ChangeRecord(
+        at=float(fields["at"]),
+        by=who,
+        files=tuple(
+            Changed(Place(place), str(key), int(index), bool(old), bool(new))
+            for place, key, index, old, new in fields["files"]
+        ),
+        **{name: fields[name] for name in (*texts, *numbers, *_OPTIONAL)},
+    )
+
+
+SIGN = "sluicegate: "
+"""What every barrier begins with: a file among the offsets that Spark cannot read."""
+_SIGN = f"{SIGN}this checkpoint is not complete"
+
+
+class NotComplete(Drifted):
+    """The directory holds a part of a checkpoint, because making it was interrupted."""
+
+
+def barrier_key(above: int) -> str:
+    """The barrier of a checkpoint whose newest batch is `above`; -1 if it has none."""
+    return f"{DIRECTORY}/{above + 1}"
+
+
+def raise_barrier(storage: Storage, key: str, again: str) -> None:
+    """Make a new directory one that Spark refuses; `again` is the command that makes it anew."""
+    # Spark's error shows the first line of what it cannot read, so it says what to do.
+    text = f"{_SIGN}; remove it and make it again: {_advice(storage.uri, again)}\n"
+    storage.put_if_absent(key, text.encode())
+
+
+def is_barrier(storage: Storage, key: str) -> bool:
+    """Whether a file is such a barrier."""
+    return _read(storage, key) is not None
+
+
+def told_by(storage: Storage) -> str | None:
+    """What is said of a checkpoint that is not whole; None: nobody was interrupted making it."""
+    newest = list_log(storage, DIRECTORY).last
+    return None if newest is None else _read(storage, f"{DIRECTORY}/{newest}")
+
+
+def advice(told: str) -> str:
+    """The commands in what a barrier says."""
+    return told.partition("make it again: ")[2]
+
+
+def refuse_unfinished(storage: Storage) -> None:
+    """Raise `NotComplete` if the checkpoint is a part of one."""
+    told = told_by(storage)
+    if told is not None:
+        raise NotComplete(
+            f"{storage.uri} is not complete: making it was interrupted",
+            hint=f"make it again with: {advice(told)}",
+            place=storage.uri,
+        )
+
+
+def relocate_command(source: str, destination: str, moves: Mapping[str, str]) -> str:
+    """The command that copies a checkpoint."""
+    mapped = (word for old, new in moves.items() for word in ("--map", f"{old}={new}"))
+    return command("checkpoint", "relocate", source, destination, *mapped)
+
+
+def _advice(place: str, again: str) -> str:
+    return f"rm -r {quote(place)}; {again}"
+
+
+def _read(storage: Storage, key: str) -> str | None:
+    try:
+        text = storage.get(key).decode()
+    except (SluicegateError, UnicodeDecodeError):
+        return None
+    return text.rstrip("\n") if text.startswith(_SIGN) else None
+
 
 HOME = "_sluicegate"
 _PIECE = 1 << 20
@@ -203,7 +373,7 @@ def _raise_barrier(storage: Storage, record: ChangeRecord) -> None:
     )
     if storage.put_if_absent(record.barrier, text.encode()):
         return
-    if barrier.is_barrier(storage, record.barrier):
+    if is_barrier(storage, record.barrier):
         # A copy that was made for this operation: from here on it is whole, and can be finished.
         storage.replace(record.barrier, text.encode())
         return
@@ -225,7 +395,7 @@ def _barrier_is_up(storage: Storage, record: ChangeRecord) -> bool:
 
 def _sign(record: ChangeRecord) -> str:
     """How a barrier begins, by which it is told from a log entry and from other barriers."""
-    return f"{barrier.SIGN}{record.id} ({record.kind})"
+    return f"{SIGN}{record.id} ({record.kind})"
 
 
 def _put_in_place(roots: Roots, record: ChangeRecord, file: Changed) -> None:

@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sluicegate.checkpoint import barrier, edit
-from sluicegate.checkpoint.edit import Operation, Progress
+from sluicegate.checkpoint import edit
+from sluicegate.checkpoint import edit as barrier
+from sluicegate.checkpoint.edit import ChangeRecord, Operation, Progress
 from sluicegate.checkpoint.edit_log import entry_of, undone_operations
-from sluicegate.checkpoint.edit_record import ChangeRecord
-from sluicegate.checkpoint.file_edits import (
-    Draft,
-    Place,
-    fingerprint,
-)
+from sluicegate.checkpoint.file_edits import CheckpointOperation, Draft, Place, fingerprint
 from sluicegate.checkpoint.operations import relocate
-from sluicegate.checkpoint.operations.base import CheckpointOperation
 from sluicegate.checkpoint.operations.repair import Repair
 from sluicegate.checkpoint.operations.reset import Reset
 from sluicegate.checkpoint.operations.rollback import Rollback

@@ -24,8 +24,8 @@ from sluicegate.target import (
 from sluicegate.units import command
 
 if TYPE_CHECKING:
+    from sluicegate.checkpoint.file_edits import CheckpointOperation
     from sluicegate.checkpoint.journal import CheckpointJournal
-    from sluicegate.checkpoint.operations.base import CheckpointOperation
     from sluicegate.lag import Lag
     from sluicegate.maintenance import RunOptions, Sample, Steps
     from sluicegate.positions import Positions

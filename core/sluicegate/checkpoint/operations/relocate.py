@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 
 from sluicegate import units
-from sluicegate.checkpoint import barrier, edit
+from sluicegate.checkpoint import edit
+from sluicegate.checkpoint import edit as barrier
 from sluicegate.checkpoint.edit import HOME
 from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.log import TEMPORARY, parse_json

@@ -6,8 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from sluicegate.checkpoint.file_edits import Draft, Place, Roots, newest_after, standing
-from sluicegate.checkpoint.operations.base import CheckpointOperation, text_in
+from sluicegate.checkpoint.file_edits import (
+    CheckpointOperation,
+    Draft,
+    Place,
+    Roots,
+    newest_after,
+    standing,
+    text_in,
+)
 from sluicegate.checkpoint.operations.rollback import candidates
 from sluicegate.checkpoint.rules.fixes import Case, Fix, merged
 from sluicegate.checkpoint.rules.state_data import ChainReader

@@ -12,7 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from sluicegate.checkpoint.file_edits import Draft, Edit, Place, Roots, put, standing
+from sluicegate.checkpoint.file_edits import (
+    CheckpointOperation,
+    Draft,
+    Edit,
+    Place,
+    Roots,
+    put,
+    standing,
+    text_in,
+)
 from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
 from sluicegate.checkpoint.format.log import list_log
@@ -24,22 +33,13 @@ from sluicegate.checkpoint.format.offset_log import (
     render,
 )
 from sluicegate.checkpoint.operations import rollback
-from sluicegate.checkpoint.operations.base import CheckpointOperation, text_in
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.truncate import Log, empty_entry
 from sluicegate.checkpoint.view import Look, look_at, timeline
 from sluicegate.errors import Corrupt, NotFound
 from sluicegate.plan import Action
 from sluicegate.positions import Position, Positions, to_spark
-from sluicegate.reset import (
-    Known,
-    Range,
-    ResetRefused,
-    ResetSpec,
-    Scenario,
-    Timeline,
-    plan_reset,
-)
+from sluicegate.reset import Known, Range, ResetRefused, ResetSpec, Scenario, Timeline, plan_reset
 from sluicegate.storage import Storage
 from sluicegate.units import command
 

@@ -12,14 +12,22 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sluicegate import units
-from sluicegate.checkpoint.file_edits import Draft, Edit, Place, Roots, remove_with_sums, standing
+from sluicegate.checkpoint.file_edits import (
+    CheckpointOperation,
+    Draft,
+    Edit,
+    Place,
+    Roots,
+    remove_with_sums,
+    standing,
+    text_in,
+)
 from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
 from sluicegate.checkpoint.format.log import list_log
 from sluicegate.checkpoint.format.offset_log import OffsetEntry, OffsetKind, read_offsets
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.checkpoint.inspect import events_between
-from sluicegate.checkpoint.operations.base import CheckpointOperation, text_in
 from sluicegate.checkpoint.rules.state import STATE_AHEAD, check_state
 from sluicegate.checkpoint.rules.state_data import ChainReader
 from sluicegate.checkpoint.stores import StateStore, find_stores, load_chain

@@ -10,8 +10,14 @@ from sluicegate import units
 from sluicegate.checkpoint import edit
 from sluicegate.checkpoint.edit import Operation, Progress
 from sluicegate.checkpoint.edit_log import undone_operations
-from sluicegate.checkpoint.file_edits import Draft, Place, Roots, newest_after, standing
-from sluicegate.checkpoint.operations.base import CheckpointOperation
+from sluicegate.checkpoint.file_edits import (
+    CheckpointOperation,
+    Draft,
+    Place,
+    Roots,
+    newest_after,
+    standing,
+)
 from sluicegate.checkpoint.view import look_at
 from sluicegate.errors import Drifted
 from sluicegate.journal import NothingToUndo

@@ -134,13 +134,13 @@ def check_unfinished(storage: Storage, found: list[Finding]) -> Finding | None:
     """A directory that was to become a checkpoint; what is unreadable there is the barrier."""
     if all(finding.code != "SG-OFFSETS-EMPTY" for finding in found):
         return None
-    from sluicegate.checkpoint import barrier
+    from sluicegate.checkpoint import edit
 
-    told = barrier.told_by(storage)
+    told = edit.told_by(storage)
     if told is None:
         return None
     detail = "making it was interrupted; Spark refuses to start"
-    return COPY_INCOMPLETE.at(storage.uri, detail, repair=barrier.advice(told))
+    return COPY_INCOMPLETE.at(storage.uri, detail, repair=edit.advice(told))
 
 
 def unreadable(look: Look, found: Rule, error: Corrupt | UnsupportedFormat) -> Finding:

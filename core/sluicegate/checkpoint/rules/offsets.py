@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from sluicegate.checkpoint.barrier import SIGN
+from sluicegate.checkpoint.edit import SIGN
 from sluicegate.checkpoint.file_edits import drop_sums, put, remove_with_sums
 from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY

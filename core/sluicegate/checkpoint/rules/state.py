@@ -25,15 +25,7 @@ from sluicegate.checkpoint.rules.fixes import (
 from sluicegate.checkpoint.stores import StateStore, committed_ids, find_stores, load_chain
 from sluicegate.checkpoint.view import Look, Standing, newest_batch
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.findings import (
-    VERIFY_DATA,
-    Finding,
-    LogPattern,
-    Severity,
-    Site,
-    fixes,
-    rule,
-)
+from sluicegate.findings import VERIFY_DATA, Finding, LogPattern, Severity, Site, fixes, rule
 from sluicegate.plan import Choice
 from sluicegate.units import command, counted
 
