@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluicegate import units
-from sluicegate.checkpoint.audit import Audit
-from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset
-from sluicegate.checkpoint.inspect import Batch, SourceSummary, StoreSummary, Summary
 from sluicegate.checkpoint.view import Standing
 from sluicegate.findings import Finding, has_errors
 from sluicegate.positions import to_spark
 from sluicegate.report import Cell, Report, Table, count_findings
+
+if TYPE_CHECKING:
+    from sluicegate.checkpoint.audit import Audit
+    from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset
+    from sluicegate.checkpoint.inspect import Batch, SourceSummary, StoreSummary, Summary
 
 
 def inspect_report(summary: Summary) -> Report:

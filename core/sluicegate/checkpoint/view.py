@@ -11,14 +11,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from sluicegate.checkpoint.format import commit_log, offset_log
 from sluicegate.checkpoint.format.log import LogListing, list_log, parse_object
 from sluicegate.checkpoint.format.offset_log import OffsetEntry
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.errors import Corrupt, NotFound, SluicegateError
-from sluicegate.reset import Point
 from sluicegate.storage import Storage
+
+if TYPE_CHECKING:
+    from sluicegate.reset import Point
 
 METADATA = "metadata"
 SOURCES = "sources"
@@ -80,6 +83,8 @@ def look_at(storage: Storage) -> Look:
 
 def timeline(look: Look) -> Iterator[Point[OffsetEntry]]:
     """When each batch was planned, newest first, without those whose entry cannot be read."""
+    from sluicegate.reset import Point  # here: only what looks up a time needs it
+
     newer: int | None = None
     for batch in reversed(look.offsets.batches):
         try:

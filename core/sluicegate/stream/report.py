@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluicegate import units
 from sluicegate.findings import has_errors
 from sluicegate.positions import Positions, to_spark
 from sluicegate.report import Cell, Report, Table, count_findings
-from sluicegate.stream.audit import AuditedEpoch, StreamAudit
-from sluicegate.stream.inspect import StreamSummary
 from sluicegate.stream.snapshot import Link
-from sluicegate.stream.verify import Reading, Verified, shown_complete
+
+if TYPE_CHECKING:
+    from sluicegate.stream.audit import AuditedEpoch, StreamAudit
+    from sluicegate.stream.inspect import StreamSummary
+    from sluicegate.stream.verify import Reading, Verified
 
 
 def stream_report(summary: StreamSummary) -> Report:
@@ -117,9 +119,9 @@ def verify_report(uri: str, result: Verified, reading: Reading | None) -> Report
         lines.append("Blobs were judged by name and size; --read-data reads them.")
     else:
         read = f"Read {result.read_blobs:,} blobs, {units.size(result.read_bytes)}"
+        complete = units.utc(result.last_complete) if result.last_complete else "never"
         lines.append(
-            f"{read}; the time was up. Run it again to go on; all was last read: "
-            f"{shown_complete(result)}."
+            f"{read}; the time was up. Run it again to go on; all was last read: {complete}."
             if result.resume
             else f"{read}."
         )

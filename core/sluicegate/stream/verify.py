@@ -235,8 +235,3 @@ def _save_cursor(reading: Reading, cursor: Cursor) -> None:
 def last_complete(stream: Stream) -> float | None:
     """When all content was last read to its end, in portions or at once within a budget."""
     return _load_cursor(stream, Subset()).complete
-
-
-def shown_complete(result: Verified) -> str:
-    """When all content was last read, for people."""
-    return units.utc(result.last_complete) if result.last_complete else "never"
