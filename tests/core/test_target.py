@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,7 @@ from sluicegate.config import Config, parse_config
 from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.target import TargetKind, detect, list_targets, resolve
 
+ROOT = Path(__file__).parents[2]
 V1 = struct.pack("<QQQII", 7, 0, 7, 0, 0)
 
 
@@ -162,3 +168,68 @@ def test_a_home_that_is_not_supported_does_not_hide_the_other_targets(tmp_path: 
 def test_names_that_are_too_long(word: str) -> None:
     with pytest.raises(SluicegateError):
         resolve(word, Config(), "home")
+
+
+NEW_KIND = '''"""Notes as targets, for a test."""
+
+from typing import ClassVar
+
+from sluicegate.report import Report
+from sluicegate.target import Candidate, Status, Target, TargetKind
+
+
+class Notes(Target):
+    """A directory with a file called NOTES."""
+
+    kind: ClassVar = TargetKind.NOTES
+
+    @classmethod
+    def detect(cls, found: Candidate) -> str | None:
+        return "it has NOTES" if found.entries.get("NOTES") == "file" else None
+
+    def inspect(self, at: int | None = None) -> Report:
+        return Report("sluicegate.notes", {"notes": self.uri})
+
+    def status(self) -> Status:
+        return Status(standing="written")
+
+
+ADAPTER = Notes
+'''
+
+
+def test_a_new_kind_is_one_package_and_one_line(tmp_path: Path) -> None:
+    """Commands work on it, or say that they do not, without a change of theirs."""
+    for top in ("core", "cli"):
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / top, tmp_path / top, ignore=unwanted)
+    package = tmp_path / "core/sluicegate/notes"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "target.py").write_text(NEW_KIND)
+    registry = tmp_path / "core/sluicegate/target.py"
+    line = '    STREAM = "stream", "sluicegate.stream.target"\n'
+    new = '    NOTES = "notes", "sluicegate.notes.target"\n'
+    text = registry.read_text()
+    assert text.count(line) == 1
+    registry.write_text(text.replace(line, line + new))
+    make(tmp_path / "x", "NOTES")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        paths = f"{tmp_path}/core{os.pathsep}{tmp_path}/cli"
+        return subprocess.run(
+            [sys.executable, "-m", "sluicegate_cli", *words, "--json"],
+            env=os.environ | {"PYTHONPATH": paths},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    shown = json.loads(run("status", "./x").stdout)["targets"][0]
+    assert (shown["kind"], shown["why"], shown["standing"]) == ("notes", "it has NOTES", "written")
+    assert json.loads(run("checkpoint", "inspect", "./x").stdout)["notes"] == "./x"
+    refused = run("checkpoint", "verify", "./x")
+    assert refused.returncode == UnsupportedFormat.exit_code
+    assert "is a notes (it has NOTES); this works on a spark-checkpoint" in refused.stderr
+    assert "notes" in run("status", "--help").stdout
