@@ -26,6 +26,7 @@ LAYERS = [
     ("journal", "reset"),
     ("maintenance",),
     ("target",),
+    ("resolve",),
     ("dedup", "state", "shards", "liveness", "legacy"),
     ("sources", "offsets"),
     ("producer", "checkpoint"),
@@ -72,7 +73,8 @@ KNOWS_PATHS = {
     "sluicegate.stream.gc": "files of tasks, which write without a storage",
     "sluicegate.stream.home": "tells a missing home from one that is not mounted",
     "sluicegate.stream.output": "tasks write files; directories are published",
-    "sluicegate.target": "names that are paths, files that are targets",
+    "sluicegate.resolve": "names that are paths",
+    "sluicegate.target": "files that are targets",
 }
 PATH_NAMES = {"local_root", "local_path", "LocalStorage", "FileLock"}
 

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
 from sluicegate.errors import ChangeForbidden, Locked, NotConfirmed
-from sluicegate.target import (
-    Change,
-    Kind,
-    Options,
-    Target,
-    TargetKind,
-    expect,
-    only_target,
-    resolve,
-)
+from sluicegate.resolve import only_target, resolve
+from sluicegate.target import Change, Kind, Options, Target, TargetKind, expect
 from sluicegate.units import command
 from sluicegate_cli.output import Mode, Sink
 

@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Finding": "findings.Finding",
     "SluicegateError": "errors.SluicegateError",
-    "open": "target.open_target",
+    "open": "resolve.open_target",
     "Target": "target.Target",
     "Reading": "target.Reading",
     "Report": "report.Report",

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from sluicegate import target
+from sluicegate import resolve
 from sluicegate.findings import Severity, has_errors, rule, rules, worst_first
 from sluicegate.ops import doctor
 from sluicegate.stream import home
 
-REGISTERING = (doctor, home, target)
+REGISTERING = (doctor, home, resolve)
 
 
 def test_every_rule_explains_itself() -> None:
@@ -35,7 +35,7 @@ def test_rules_are_chosen_by_prefix() -> None:
 
 def test_worst_comes_first() -> None:
     note, error = home.MISSING.at("/b"), home.UNMARKED.at("/a")
-    warning = target.MISMATCH.at("/c")
+    warning = resolve.MISMATCH.at("/c")
     assert worst_first([note, warning, error]) == [error, warning, note]
     assert has_errors([note, error])
     assert not has_errors([note, warning])

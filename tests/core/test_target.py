@@ -13,7 +13,8 @@ import pytest
 from sluicegate import codec
 from sluicegate.config import Config, parse_config
 from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
-from sluicegate.target import TargetKind, detect, list_targets, resolve
+from sluicegate.resolve import list_targets, resolve
+from sluicegate.target import TargetKind, detect
 
 ROOT = Path(__file__).parents[2]
 V1 = struct.pack("<QQQII", 7, 0, 7, 0, 0)

@@ -9,8 +9,8 @@ import typer
 from sluicegate.errors import StorageFailed
 from sluicegate.locks import FileLock, find_locks
 from sluicegate.report import Report, Table
+from sluicegate.resolve import place_of
 from sluicegate.storage import local_root
-from sluicegate.target import place_of
 from sluicegate_cli.session import Session
 
 EXAMPLES = (

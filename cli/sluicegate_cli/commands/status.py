@@ -10,7 +10,8 @@ from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.ops.status import TargetStatus, needs_a_person, overview, status_of
 from sluicegate.report import Report, Table
-from sluicegate.target import TargetEntry, TargetKind
+from sluicegate.resolve import TargetEntry
+from sluicegate.target import TargetKind
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
 

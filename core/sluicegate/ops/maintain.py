@@ -12,9 +12,10 @@ from sluicegate.config import Config
 from sluicegate.errors import Locked, SluicegateError, UsageError
 from sluicegate.findings import Severity, worst_first
 from sluicegate.maintenance import Outcome, RunOptions, RunReport, Sample, Step, TargetReport
+from sluicegate.resolve import TargetEntry, list_targets, resolve
 from sluicegate.storage import open_storage
 from sluicegate.stream.home import check_home
-from sluicegate.target import Target, TargetEntry, list_targets, resolve
+from sluicegate.target import Target
 
 
 def choose(

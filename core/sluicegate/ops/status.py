@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from sluicegate.config import Config
 from sluicegate.errors import SluicegateError
 from sluicegate.findings import Finding, Severity, has_errors, worst_first
-from sluicegate.target import UNREADABLE, Status, TargetEntry, list_targets
+from sluicegate.resolve import UNREADABLE, TargetEntry, list_targets
+from sluicegate.target import Status
 
 
 @dataclass(frozen=True, slots=True)
