@@ -148,7 +148,7 @@ class Judge:
         """Return a digest of all that Spark can see, whatever id this trial has been given."""
         tree = {n: e for n, e in trees.load(place).items() if "sluicegate" not in n}
         metadata = tree.get(_METADATA)
-        if metadata and _IDENTITY.fullmatch(metadata.data):
+        if metadata and metadata.shape == "file" and _IDENTITY.fullmatch(metadata.data):
             del tree[_METADATA]
             hidden = tree.get(trees.sum_name(_METADATA))
             if hidden and hidden.data == trees.hadoop_sum(metadata.data):
