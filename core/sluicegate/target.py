@@ -308,7 +308,8 @@ class Target(ABC):
 
     def maintain(self, options: RunOptions) -> Steps:
         """All steps of its maintenance."""
-        raise NotImplementedError(f"{self.kind.value} has no maintenance, but a lock for it")
+        del options
+        raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     # Changing.
 

@@ -66,9 +66,9 @@ def _why(name: str, found: LogStats) -> list[str]:
     s = found.statistics
     if not s.intervals:
         return ["This stream has seen no stamps."]
-    told = []
+    lines = []
     if s.gaps:
-        told.append("Intervals on both sides of a gap stay apart until the missing stamps arrive.")
+        lines.append("Intervals on both sides of a gap stay apart until the missing stamps arrive.")
     if found.bytes > 2 * found.compacted_bytes:
-        told.append(f"Worth compacting: {units.command('dedup', 'compact', name)}")
-    return told
+        lines.append(f"Worth compacting: {units.command('dedup', 'compact', name)}")
+    return lines

@@ -71,9 +71,9 @@ def run(
 
 
 def _install(session: Session, found: OwnedShards, place: str, output: str | None) -> None:
+    from sluicegate.shards.describe import INSTALL
     from sluicegate.shards.files import parse
     from sluicegate.shards.membership import install
-    from sluicegate.shards.owned import INSTALL
 
     made = parse(read_text(place), place)
     plan = install(found.assignment, made.assignment, made.version)

@@ -76,7 +76,7 @@ class ChangeRecord:
 
     @property
     def pruned_name(self) -> str:
-        """The file that says that its backups were given up."""
+        """The file that says that its backups were discarded."""
         return f"{self.number:020d}.pruned"
 
     def with_files(self, files: tuple[Changed, ...]) -> ChangeRecord:
@@ -149,7 +149,7 @@ def barrier_key(above: int) -> str:
 
 
 def raise_barrier(storage: Storage, key: str, again: str) -> None:
-    """Make a new directory one that Spark refuses; `again` is the command that makes it anew."""
+    """Make a new directory one that Spark refuses; `again` is the command that makes it."""
     # Spark's error shows the first line of what it cannot read, so it says what to do.
     text = f"{_SIGN}; remove it and make it again: {_advice(storage.uri, again)}\n"
     storage.put_if_absent(key, text.encode())
@@ -160,24 +160,24 @@ def is_barrier(storage: Storage, key: str) -> bool:
     return _read(storage, key) is not None
 
 
-def told_by(storage: Storage) -> str | None:
-    """What is said of a checkpoint that is not whole; None: nobody was interrupted making it."""
+def barrier_text(storage: Storage) -> str | None:
+    """The text of the barrier of a checkpoint that is not complete; None if it has none."""
     newest = list_log(storage, DIRECTORY).last
     return None if newest is None else _read(storage, f"{DIRECTORY}/{newest}")
 
 
-def advice(told: str) -> str:
-    """The commands in what a barrier says."""
-    return told.partition("make it again: ")[2]
+def advice(text: str) -> str:
+    """The commands that a barrier's text names."""
+    return text.partition("make it again: ")[2]
 
 
 def refuse_unfinished(storage: Storage) -> None:
     """Raise `NotComplete` if the checkpoint is a part of one."""
-    told = told_by(storage)
-    if told is not None:
+    text = barrier_text(storage)
+    if text is not None:
         raise NotComplete(
             f"{storage.uri} is not complete: making it was interrupted",
-            hint=f"make it again with: {advice(told)}",
+            hint=f"make it again with: {advice(text)}",
             place=storage.uri,
         )
 

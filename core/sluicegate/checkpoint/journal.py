@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from sluicegate.checkpoint import edit
-from sluicegate.checkpoint import edit as barrier
 from sluicegate.checkpoint.edit import ChangeRecord, Operation, Progress
 from sluicegate.checkpoint.edit_log import entry_of, undone_operations
 from sluicegate.checkpoint.file_edits import CheckpointOperation, Draft, Place, fingerprint
@@ -165,7 +164,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
         """The same, in an empty directory."""
         draft = self._draft_copy(operation)
         record = self._record(draft, operation, approval)
-        barrier.raise_barrier(copy, record.barrier, "the command that made it")
+        edit.raise_barrier(copy, record.barrier, "the command that made it")
         relocate.copy_files(self._storage, copy, {})
         done = edit.perform({Place.CHECKPOINT: copy}, record, draft.edits)
         return entry_of(Operation(done, Progress.DONE), {})
@@ -202,7 +201,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
             kind=operation.name,
             by=approval.by,
             summary=draft.summary,
-            barrier=barrier.barrier_key(above),
+            barrier=edit.barrier_key(above),
             newest=draft.newest,
             files=(),
             reason=approval.reason,
@@ -245,7 +244,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
 
     def refuse_interrupted(self) -> None:
         """Refuse a checkpoint that is changed or made half way: what it holds tells nothing."""
-        barrier.refuse_unfinished(self._storage)
+        edit.refuse_unfinished(self._storage)
         edit.refuse_interrupted(self._roots)
 
     def _lock(self) -> Lock:

@@ -20,9 +20,9 @@ from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError, Unsup
 from sluicegate.journal import Approval, Entry, Journal, NothingToUndo, check_drift
 from sluicegate.plan import Action, Plan, Precondition, Subject
 from sluicegate.shards import describe
-from sluicegate.shards.describe import Proposal
+from sluicegate.shards.describe import INSTALL, Proposal
 from sluicegate.shards.files import AssignmentFile, parse
-from sluicegate.shards.owned import INSTALL, OwnedShards
+from sluicegate.shards.owned import OwnedShards
 from sluicegate.shards.planner import RebalancePlan
 from sluicegate.storage import local_root, open_beside
 from sluicegate.target import Change

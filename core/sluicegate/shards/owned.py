@@ -11,9 +11,6 @@ from sluicegate.shards.planner import RebalancePlan
 from sluicegate.shards.routing import Column
 from sluicegate.target import Change
 
-INSTALL = "install"
-"""How a plan was made that takes over an assignment as it is."""
-
 
 class OwnedShards(ABC):
     """Every kind of target with shards has its own."""

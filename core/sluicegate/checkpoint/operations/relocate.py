@@ -1,6 +1,6 @@
 """Making checkpoints: a fresh one that starts at given offsets, and a copy that lies elsewhere.
 
-A new directory is startable only when it is complete: see `barrier`.
+A new directory is startable only when it is complete: see `edit`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from shlex import quote
 
 from sluicegate import units
 from sluicegate.checkpoint import edit
-from sluicegate.checkpoint import edit as barrier
 from sluicegate.checkpoint.edit import HOME
 from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.log import TEMPORARY, parse_json
@@ -93,9 +92,9 @@ def seed(uri: str, start: Start, query_id: str) -> None:
 
 def write_seed(storage: Storage, start: Start, query_id: str) -> None:
     """The same, in an empty directory."""
-    key = barrier.barrier_key(0)
+    key = edit.barrier_key(0)
     again = units.command("checkpoint", "seed", storage.uri, "--offsets", "FILE")
-    barrier.raise_barrier(storage, key, again)
+    edit.raise_barrier(storage, key, again)
     storage.put_if_absent(METADATA, json.dumps({"id": query_id}, separators=(",", ":")).encode())
     storage.put_if_absent("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')
     head = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n'
@@ -108,7 +107,7 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
     root = canonical_uri(destination)
     _refuse_occupied(root)
     _refuse_inside(source, root)
-    barrier.refuse_unfinished(source)
+    edit.refuse_unfinished(source)
     edit.refuse_interrupted({Place.CHECKPOINT: source})
     files = list(_files(source))
     changed = [key for key in files if has_paths(key)]
@@ -138,9 +137,9 @@ def relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Sto
 def write_copy(source: Storage, storage: Storage, moves: Mapping[str, str]) -> None:
     """The same, in an empty directory."""
     last = look_at(source).last_batch
-    key = barrier.barrier_key(-1 if last is None else last)
-    again = barrier.relocate_command(_root(source), _root(storage), moves)
-    barrier.raise_barrier(storage, key, again)
+    key = edit.barrier_key(-1 if last is None else last)
+    again = edit.relocate_command(_root(source), _root(storage), moves)
+    edit.raise_barrier(storage, key, again)
     copy_files(source, storage, moves)
     storage.delete(key)
 
@@ -185,7 +184,7 @@ def _refuse_occupied(root: str) -> None:
     try:
         if not storage.list() and not storage.list(temporary=True):
             return
-        if barrier.told_by(storage):
+        if edit.barrier_text(storage):
             hint = f"making it was interrupted: rm -r {quote(root)}"
     except NotFound:
         return

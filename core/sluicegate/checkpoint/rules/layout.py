@@ -136,11 +136,11 @@ def check_unfinished(storage: Storage, found: list[Finding]) -> Finding | None:
         return None
     from sluicegate.checkpoint import edit
 
-    told = edit.told_by(storage)
-    if told is None:
+    text = edit.barrier_text(storage)
+    if text is None:
         return None
     detail = "making it was interrupted; Spark refuses to start"
-    return COPY_INCOMPLETE.at(storage.uri, detail, repair=edit.advice(told))
+    return COPY_INCOMPLETE.at(storage.uri, detail, repair=edit.advice(text))
 
 
 def unreadable(look: Look, found: Rule, error: Corrupt | UnsupportedFormat) -> Finding:
