@@ -1,4 +1,4 @@
-"""Chains: whether length matters, how large links grow, and what a seal costs beyond its fsyncs."""
+"""Chains: whether length matters, how snapshots grow, and what a commit costs beyond fsyncs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sluicegate.storage import LocalStorage
 from sluicegate.storage.blobs import Blobs, Ref
 from sluicegate.stream.append import Epoch, Signature
 from sluicegate.stream.chain import HEAD, Chain, Hint, write_hint
-from sluicegate.stream.snapshot import Kind, Link, digest_of, encode, key_of
+from sluicegate.stream.snapshot import Kind, Snapshot, digest_of, encode, key_of
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.writer import Gate, Run
 
@@ -33,17 +33,17 @@ def rows() -> Iterator[Row]:
     build.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=build) as directory:
         yield from _length(Path(directory))
-        yield _seal(Path(directory))
+        yield _commit(Path(directory))
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else build) as directory:
-        yield _link_size(Path(directory))
+        yield _snapshot_size(Path(directory))
 
 
 def _length(root: Path) -> Iterator[Row]:
     short, long = _chain(root / "short", SHORT), _chain(root / "long", LONG)
     os.sync()
     bar = Bar("time at most", 1.5)
-    name = f"of {LONG:,} links / of {SHORT}"
+    name = f"of {LONG:,} snapshots / of {SHORT}"
     yield compare(f"head {name}", long.head, short.head, bar, rounds=401)
     yield compare(f"append {name}", _appender(long), _appender(short), bar, rounds=401)
 
@@ -54,13 +54,13 @@ def _chain(root: Path, length: int) -> Chain:
     storage = LocalStorage(root)
     chain = Chain(storage)
     gate = Gate(Stream(storage, None, root.name))
-    link = gate.genesis(_at(0))
+    snapshot = gate.genesis(_at(0))
     for number in range(1, length):
-        link = _next(link)
-        data = encode(link)
+        snapshot = _next(snapshot)
+        data = encode(snapshot)
         (root / key_of(number)).write_bytes(data)
-        link = replace(link, digest=digest_of(data))
-    write_hint(storage, HEAD, Hint.of(link))
+        snapshot = replace(snapshot, digest=digest_of(data))
+    write_hint(storage, HEAD, Hint.of(snapshot))
     return chain
 
 
@@ -71,37 +71,37 @@ def _appender(chain: Chain) -> Callable[[], None]:
     return append
 
 
-def _next(link: Link) -> Link:
-    sequence = link.sequence + 30
-    return Signature().next(link, Kind.EPOCH, sequence=sequence, positions=_at(sequence))
+def _next(snapshot: Snapshot) -> Snapshot:
+    sequence = snapshot.sequence + 30
+    return Signature().next(snapshot, Kind.EPOCH, sequence=sequence, positions=_at(sequence))
 
 
-def _seal(root: Path) -> Row:
-    """A seal of an epoch with state, against the files it must make durable, made by hand."""
-    (root / "sealed").mkdir()
-    stream = open_stream(str(root / "sealed"), read_only=False)
+def _commit(root: Path) -> Row:
+    """A commit of an epoch with state, against the files it must make durable, made by hand."""
+    (root / "committed").mkdir()
+    stream = open_stream(str(root / "committed"), read_only=False)
     gate = Gate(stream)
     gate.genesis(_at(0))
     bare = _Bare(root / "bare")
     with gate.claim(app="bench") as run:
-        partials = {shard: _partial(stream.blobs, shard) for shard in range(SHARDS)}
+        deltas = {shard: _delta(stream.blobs, shard) for shard in range(SHARDS)}
         return compare(
-            "seal / bare write, fsync, link, fsync of the same files",
-            lambda: _seal_one(run, partials),
-            bare.seal,
+            "commit / bare write, fsync, snapshot, fsync of the same files",
+            lambda: _commit_one(run, deltas),
+            bare.commit,
             Bar("rate at least", 0.5),
             rounds=401,
         )
 
 
-def _seal_one(run: Run, partials: Mapping[int, Ref]) -> Link:
-    head = run.link
+def _commit_one(run: Run, deltas: Mapping[int, Ref]) -> Snapshot:
+    head = run.snapshot
     end = _at(head.sequence + 30)
-    return run.seal(Epoch(head.positions, end, 30, partials, head.version, head.generation))
+    return run.commit(Epoch(head.positions, end, 30, deltas, head.version, head.generation))
 
 
 class _Bare:
-    """What a seal makes durable: the epoch's manifest, the link, and HEAD."""
+    """What a commit makes durable: the epoch's manifest, the snapshot, and HEAD."""
 
     def __init__(self, root: Path) -> None:
         for name in ("blobs", "chain"):
@@ -109,10 +109,10 @@ class _Bare:
         self._root = root
         self._numbers = count()
 
-    def seal(self) -> None:
+    def commit(self) -> None:
         number = next(self._numbers)
         self._create("blobs", f"{number}", b"x" * 400)
-        self._create("chain", f"{number}.link", b"x" * 1200)
+        self._create("chain", f"{number}.snapshot", b"x" * 1200)
         self._write("", "new", b"x" * 200)
         (self._root / "new").rename(self._root / "HEAD")
         self._sync("")
@@ -135,8 +135,8 @@ class _Bare:
         os.close(fd)
 
 
-def _link_size(root: Path) -> Row:
-    """The bytes of a link after many epochs against after a few, each with state."""
+def _snapshot_size(root: Path) -> Row:
+    """The bytes of a snapshot after many epochs against after a few, each with state."""
     (root / "grown").mkdir()
     stream = open_stream(str(root / "grown"), read_only=False)
     gate = Gate(stream)
@@ -144,20 +144,20 @@ def _link_size(root: Path) -> Row:
     sizes = {}
     with gate.claim(app="bench") as run:
         for epoch in range(1, MANY + 1):
-            partials = {shard: _partial(stream.blobs, epoch + shard) for shard in range(SHARDS)}
-            link = _seal_one(run, partials)
+            deltas = {shard: _delta(stream.blobs, epoch + shard) for shard in range(SHARDS)}
+            snapshot = _commit_one(run, deltas)
             if epoch <= FEW or epoch > MANY - 64:
-                sizes[epoch] = len(encode(link))
-    # The fullest manifest of the last ones, against the tenth link as it is.
+                sizes[epoch] = len(encode(snapshot))
+    # The fullest manifest of the last ones, against the tenth snapshot as it is.
     many = max(size for epoch, size in sizes.items() if epoch > FEW)
     few = sizes[FEW]
     bar = Bar("time at most", 2)
     ratio = many / few
-    name = f"link size after {MANY:,} epochs / after {FEW}"
+    name = f"snapshot size after {MANY:,} epochs / after {FEW}"
     return Row(name, many, few, ratio, str(bar), bar.met(ratio), unit="bytes")
 
 
-def _partial(blobs: Blobs, number: int) -> Ref:
+def _delta(blobs: Blobs, number: int) -> Ref:
     keys = [f"user-{number % 100}", "all"]
     return blobs.put(delta.encode(delta.table(keys, {"n": [1, 1]}, {"n": Merge.SUM})))
 

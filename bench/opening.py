@@ -29,7 +29,7 @@ ROOT = HERE.parents[1]
 REVISION = "f37eb7e"
 # What the modules are called now, and what they were called then.
 NAMES = {
-    "sluicegate.state.delta": "sluicegate.state.partial",
+    "sluicegate.state.delta": "sluicegate.state.delta",
     "sluicegate.stream.append": "sluicegate.gate.drafts",
     "sluicegate.stream.segments": "sluicegate.gate.segments",
     "sluicegate.stream.stream": "sluicegate.gate.stream",
@@ -116,21 +116,21 @@ def make_stream(place: Path) -> None:
     chance, following = np.random.default_rng(1), np.zeros(PRODUCERS, np.int64)
     with gate.claim(app="bench") as run:
         for number in range(EPOCHS):
-            link = run.link
+            snapshot = run.snapshot
             epoch = _module("sluicegate.stream.append").Epoch(
-                start=link.positions,
+                start=snapshot.positions,
                 end=_at((number + 1) * EVENTS),
                 events=EVENTS,
-                partials=_partials(opened, number, chance),
-                version=link.version,
-                generation=link.generation,
+                deltas=_deltas(opened, number, chance),
+                version=snapshot.version,
+                generation=snapshot.generation,
                 stamps=_stamps(opened, chance, following),
                 number=number + 1,
             )
-            run.seal(epoch)
+            run.commit(epoch)
 
 
-def _partials(stream: Any, number: int, chance: Any) -> dict[int, Any]:
+def _deltas(stream: Any, number: int, chance: Any) -> dict[int, Any]:
     hashing, delta = _module("sluicegate.shards.hashing"), _module("sluicegate.state.delta")
     import pyarrow as pa
 

@@ -142,7 +142,7 @@ def _storage(spark: Any, root: Path) -> Iterator[Row]:
 def _long_runs(spark: Any, root: Path) -> Iterator[Row]:
     log = _write_log(root / "small", SMALL * SMALL_EPOCHS, GAPS)
     with _job(spark, log, root / "epochs") as job:
-        times = [job.seal(n * SMALL // PARTITIONS) for n in range(1, SMALL_EPOCHS + 1)]
+        times = [job.commit(n * SMALL // PARTITIONS) for n in range(1, SMALL_EPOCHS + 1)]
     # 17 epochs each, so that both have one fold of the manifests in them.
     late, early = statistics.mean(times[-17:]), statistics.mean(times[3:20])
     yield _row("epoch 300 / epoch 10, compaction included", late, early, 1.3)
@@ -214,10 +214,10 @@ def _lines(chance: Any, partition: int, size: int, gaps: float, next_of: Column)
 class _Job:
     epochs: Epochs
 
-    def seal(self, end: int) -> float:
-        """Seal an epoch up to this offset of every partition; gives the seconds it took."""
+    def commit(self, end: int) -> float:
+        """Commit an epoch up to this offset of every partition; gives the seconds it took."""
         began = time.perf_counter()
-        self.epochs.seal(Positions({"events": dict.fromkeys(range(PARTITIONS), end)}))
+        self.epochs.commit(Positions({"events": dict.fromkeys(range(PARTITIONS), end)}))
         return time.perf_counter() - began
 
 
@@ -251,19 +251,19 @@ def _history(count: int) -> Ledger:
 
 
 def _remember(run: Run, count: int) -> None:
-    """Seal a dedup log as after so many events."""
-    link = run.link
+    """Commit a dedup log as after so many events."""
+    snapshot = run.snapshot
     epoch = Epoch(
-        start=link.positions,
-        end=link.positions,
+        start=snapshot.positions,
+        end=snapshot.positions,
         events=count,
-        partials={},
-        version=link.version,
-        generation=link.generation,
+        deltas={},
+        version=snapshot.version,
+        generation=snapshot.generation,
         stamps=segments.put(run.stream.blobs, _history(count).entries()),
-        number=link.epoch + 1,
+        number=snapshot.epoch + 1,
     )
-    run.seal(epoch)
+    run.commit(epoch)
 
 
 def _ours(
@@ -273,7 +273,7 @@ def _ours(
     total = log.end(0)
     with _job(spark, log, place, judged=judged, history=history) as job:
         ends = [total * number // EPOCHS for number in range(1, EPOCHS + 1)]
-        return [job.seal(end) for end in ends]
+        return [job.commit(end) for end in ends]
 
 
 def _spark_alone(spark: Any, log: Log, place: Path, *, drop: int) -> float:

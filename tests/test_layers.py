@@ -66,7 +66,7 @@ KNOWS_PATHS = {
     "sluicegate.producer.outbox": "the outbox is appended to",
     "sluicegate.producer.producer": "the outbox is appended to",
     "sluicegate.saved_plan": "plans are files of this machine",
-    "sluicegate.shards.journal": "follows links to the file",
+    "sluicegate.shards.journal": "follows snapshots to the file",
     "sluicegate.sources.log.log": "the embedded log is read in place",
     "sluicegate.sources.log.writer": "the embedded log is appended to",
     "sluicegate.spark.submit.preflight": "Spark is started on this machine",

@@ -61,7 +61,7 @@ OutputOption = Annotated[
 ]
 
 _ONLY_FOR = {
-    "--link": "gated streams",
+    "--snapshot": "gated streams",
     "--read-data-subset": "gated streams",
     "--max-duration": "gated streams",
     "--consumer": "offset stores",

@@ -49,14 +49,16 @@ class NotEncodable(SluicegateError):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of frame, the newest version this release knows, and how large a body may be."""
+    """One kind of frame, the versions this release reads, and how large a body may be."""
 
     kind: str
     version: int
     max_body: int
+    oldest: int = 1
 
     def __post_init__(self) -> None:
-        if not (self.kind.isascii() and 1 <= len(self.kind) <= 8 and self.version >= 1):
+        known = self.version >= self.oldest >= 1
+        if not (self.kind.isascii() and 1 <= len(self.kind) <= 8 and known):
             raise ValueError(f"{self.kind!r} version {self.version} cannot be a kind of frame")
 
     @property
@@ -95,12 +97,8 @@ def decode(fmt: Format, data: bytes, place: str) -> Value:
         raise _corrupt(place, 8, f"holds a {header.kind!r} where a {fmt.kind!r} belongs")
     if header.version < 1:
         raise _corrupt(place, 16, "claims format version 0")
-    if header.version > fmt.version:
-        raise UnsupportedFormat(
-            f"{place} is a {fmt.kind} of format version {header.version}; "
-            f"this release reads up to {fmt.version}",
-            place=place,
-        )
+    if not fmt.oldest <= header.version <= fmt.version:
+        raise _unsupported(fmt, header.version, place)
     if header.body_length > fmt.max_body:
         raise _corrupt(place, 20, f"claims {header.body_length} bytes; {fmt.max_body} are allowed")
     body = _body(data, header, place)
@@ -108,6 +106,17 @@ def decode(fmt: Format, data: bytes, place: str) -> Value:
         last = HEADER_BYTES + len(body) - 1
         raise _corrupt(place, 32, f"bytes 32 to {last} do not match their checksum")
     return _unpack(body, place)
+
+
+def _unsupported(fmt: Format, version: int, place: str) -> UnsupportedFormat:
+    what = f"{place} is a {fmt.kind} of format version {version}"
+    if version > fmt.version:
+        return UnsupportedFormat(f"{what}; this release reads up to {fmt.version}", place=place)
+    return UnsupportedFormat(
+        f"{what}; this release reads version {fmt.oldest} and later",
+        hint="it was made by an older release: use that release for it",
+        place=place,
+    )
 
 
 def read_header(data: bytes, place: str) -> Header:

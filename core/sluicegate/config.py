@@ -43,8 +43,16 @@ GENERAL = (
     Key("audit_log", str, '"changes.jsonl"', "file that gets a line per change", is_path=True),
 )
 MAINTAIN = (
-    Key("keep", str, '"7d"', "what is younger is kept: links, records, backups", is_duration=True),
-    Key("keep_links", int, "100", "so many of a stream's newest links are kept in any case"),
+    Key(
+        "keep",
+        str,
+        '"7d"',
+        "what is younger is kept: snapshots, records, backups",
+        is_duration=True,
+    ),
+    Key(
+        "keep_snapshots", int, "100", "so many of a stream's newest snapshots are kept in any case"
+    ),
     Key("verify_seconds", int, "60", "how long one run may read contents, all targets together"),
     Key("idle", str, '"2d"', "warn of a target at which nothing ran for longer", is_duration=True),
 )
@@ -141,7 +149,7 @@ class Maintain:
     """The `[maintain]` table: what is kept, and how much a run may do; times are in seconds."""
 
     keep: float = 7 * 86400.0
-    keep_links: int = 100
+    keep_snapshots: int = 100
     verify_seconds: int = 60
     idle: float = 2 * 86400.0
 
@@ -165,11 +173,11 @@ def load_config(path: Path | None) -> Config:
     """The configuration at `path`, which must exist; without one, `./sluicegate.toml` if any."""
     if path is None:
         path = Path(FILE_NAME)
-        # A link that leads nowhere is a configuration that is missing, not none: fail closed.
+        # A snapshot that leads nowhere is a configuration that is missing, not none: fail closed.
         if not os.path.lexists(path):
             return Config()
     try:
-        # Resolved first: mounted configuration is often a link, and the operator named it.
+        # Resolved first: mounted configuration is often a snapshot, and the operator named it.
         real = path.resolve()
         data = LocalStorage(real.parent).get(real.name, limit=_MAX_BYTES)
     except (RuntimeError, OSError) as e:
@@ -252,7 +260,7 @@ class _Checker:
         if not isinstance(table, dict):
             raise self._fault("maintain must be a table: [maintain]")
         keys = self._keys(table, MAINTAIN, "maintain.")
-        for name, least in (("keep_links", 1), ("verify_seconds", 0)):
+        for name, least in (("keep_snapshots", 1), ("verify_seconds", 0)):
             if keys.get(name, least) < least:
                 raise self._fault(f"maintain.{name} must be at least {least}")
         return Maintain(**keys)

@@ -137,7 +137,7 @@ class Fenced(SluicegateError):
 class StaleVersion(Fenced):
     """The shards were assigned anew since the epoch was routed."""
 
-    default_hint = "route the epoch again at the new version and seal it then"
+    default_hint = "route the epoch again at the new version and commit it then"
 
 
 class StaleGeneration(Fenced):

@@ -37,11 +37,12 @@ class Marker:
     name: str
     kind: str
     what: str
+    version: int = 1
 
     @property
     def format(self) -> codec.Format:
         """The frame of the file."""
-        return codec.Format(self.kind, version=1, max_body=_MAX_BODY)
+        return codec.Format(self.kind, self.version, _MAX_BODY, oldest=self.version)
 
     def read(self, storage: Storage, *, make: str) -> Mark:
         """What the marker says, or `NotFound` / `Corrupt`; `make` is the command that makes one."""

@@ -1,7 +1,7 @@
 """What targets remember of their changes: history, undo, applying a plan, approving one.
 
 Each kind of target keeps its journal in its own way (an offset store in its versions, a chain in
-its links) and writes only that down; commands know nothing but this.
+its snapshots) and writes only that down; commands know nothing but this.
 """
 
 from __future__ import annotations

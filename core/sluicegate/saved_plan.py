@@ -166,7 +166,7 @@ def _saved(document: dict[str, Any], place: str) -> SavedPlan:
 
 
 def _real(place: str) -> Path:
-    """Where a file really lies: the operator named it, so a link to it is meant to be followed."""
+    """Where a file lies: the operator named it, so a symbolic link to it is followed."""
     try:
         return local_root(place).resolve()
     except (RuntimeError, OSError) as e:

@@ -150,7 +150,7 @@ class Request(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Request):
-    """Go back to the end of a batch or link, or to the last there was at a time (`at`)."""
+    """Go back to the end of a batch or snapshot, or to the last there was at a time (`at`)."""
 
     to: int | None = None
     at: str | None = None
@@ -249,17 +249,17 @@ class Target(ABC):
     # Looking.
 
     def inspect(self, at: int | None = None) -> Report:
-        """Where it stands, now or at a link."""
+        """Where it stands, now or at a snapshot."""
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def batches(self, last: int = 20) -> Report:
-        """The newest batches or links."""
+        """The newest batches or snapshots."""
         del last
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def compare(self, at: int | None, other: Target, other_at: int | None) -> Report:
-        """What differs between two batches or links."""
+        """What differs between two batches or snapshots."""
         del at, other, other_at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
@@ -279,7 +279,7 @@ class Target(ABC):
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
-        """The next offsets to read, and where they come from (a batch, a link, a consumer)."""
+        """The next offsets to read, and where they come from (a batch, a snapshot, a consumer)."""
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
@@ -351,7 +351,7 @@ class Target(ABC):
         )
 
     def rollback(self, asked: Rollback) -> Change:
-        """To the end of an older batch or link."""
+        """To the end of an older batch or snapshot."""
         del asked
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
@@ -429,7 +429,7 @@ def _candidate(uri: str) -> Candidate:
     if is_directory(uri):
         storage = open_storage(uri, read_only=True)
         return Candidate(storage, {entry.name: entry.kind for entry in storage.list()})
-    # Resolved first: the operator named the file, so a link to it is meant to be followed.
+    # Resolved first: the operator named the file, so a snapshot to it is meant to be followed.
     path = local_root(uri).resolve()
     beside = open_storage(str(path.parent), read_only=True)
     found = Candidate(beside, {}, path.name)

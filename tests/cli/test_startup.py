@@ -78,23 +78,23 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Gate(stream).genesis(at(0, 0), pins=pins, content={"dedup": seen})
     with Gate(stream).claim(app="job") as run:
         for number in (1, 2, 3):
-            run.seal(epoch(stream, number))
+            run.commit(epoch(stream, number))
     return root
 
 
 def epoch(stream: Stream, number: int) -> Epoch:
     head = stream.chain.head()
-    partials = {}
+    deltas = {}
     for shard in (0, 1):
         keys = [key for key in ("ann", "bob", "cid", "dan") if shard_of(key, 2) == shard]
         values = dict.fromkeys(COLUMNS, [1] * len(keys))
         table = delta.table(keys, values, dict.fromkeys(COLUMNS, Merge.SUM))
-        partials[shard] = stream.blobs.put(delta.encode(table))
+        deltas[shard] = stream.blobs.put(delta.encode(table))
     return Epoch(
         start=head.positions,
         end=at(2 * number, 2 * number),
         events=4,
-        partials=partials,
+        deltas=deltas,
         version=head.version,
         generation=head.generation,
         stamps=stamps_of(stream, {0: (2 * number - 2, 2 * number)}),

@@ -251,12 +251,12 @@ def test_the_example_of_a_record_in_the_format_document() -> None:
     assert record.encode(found) == data
 
 
-def test_the_example_of_a_link_in_the_format_document() -> None:
+def test_the_example_of_a_snapshot_in_the_format_document() -> None:
     data = format_examples()[2]
     found = snapshot.decode(data, "FORMAT.md")
     assert (found.stream, found.number, found.kind) == ("clicks", 2, snapshot.Kind.EPOCH)
     assert to_spark(found.positions) == {"clicks": {"0": 20, "1": 10}}
-    assert found.partials == found.state.deltas[0]
+    assert found.state_delta == found.state.deltas[0]
     assert snapshot.encode(found) == data
 
 

@@ -88,7 +88,7 @@ WRONG = {
     "maintain = 1": "maintain must be a table: [maintain]",
     '[maintain]\nkeep = "7"': "maintain.keep: '7' is not a duration",
     "[maintain]\nkeep = 7": "maintain.keep must be text in quotes, not 7",
-    "[maintain]\nkeep_links = 0": "maintain.keep_links must be at least 1",
+    "[maintain]\nkeep_snapshots = 0": "maintain.keep_snapshots must be at least 1",
     "[maintain]\nkep = 1": "unknown key maintain.kep; did you mean 'keep'?",
     "home = \n": "line 1, column 8",
     "a = 1\na = 2\n": "line 2",

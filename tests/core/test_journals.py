@@ -31,11 +31,11 @@ class TestStream(JournalContract):
         newest = stream.chain.head().number
 
         def state() -> object:
-            return content_of(stream.chain.head()) | {"lineage": None}
+            return content_of(stream.chain.head()) | {"ancestry": None}
 
         return Subject(
             lambda: StreamJournal(streams.opened(tmp_path)),
-            lambda: streams.operation_of("rollback", to=newest - 2, note="to a link"),
+            lambda: streams.operation_of("rollback", to=newest - 2, note="to a snapshot"),
             lambda: streams.operation_of("rollback", to=newest - 1),
             state,
         )

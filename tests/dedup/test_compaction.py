@@ -38,18 +38,18 @@ def stream(tmp_path: Path) -> Stream:
 
 
 class Job:
-    """A job in a process of its own, which seals when it is told to."""
+    """A job in a process of its own, which commits when it is told to."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def seal(self, epochs: int) -> None:
+    def commit(self, epochs: int) -> None:
         assert self._process.stdin
         assert self._process.stdout
         for _ in range(epochs):
-            self._process.stdin.write("seal\n")
+            self._process.stdin.write("commit\n")
             self._process.stdin.flush()
-            assert self._process.stdout.readline() == "sealed\n"
+            assert self._process.stdout.readline() == "committed\n"
 
 
 @contextmanager
@@ -71,8 +71,8 @@ def running_job(stream: Stream) -> Iterator[Job]:
 def be_a_job(home: str) -> None:
     with Gate(streams.opened(Path(home))).claim(app="job") as job:
         for _ in sys.stdin:
-            streams.seal(job)
-            print("sealed", flush=True)
+            streams.commit(job)
+            print("committed", flush=True)
 
 
 def content(stream: Stream, operation: str) -> tuple[Ref, ...]:
@@ -95,18 +95,18 @@ class TestSavedPlans:
         assert result.returncode == 0, result.stderr
 
     @both
-    def test_it_holds_while_the_job_seals(self, sg: Sg, stream: Stream, operation: str) -> None:
+    def test_it_holds_while_the_job_commits(self, sg: Sg, stream: Stream, operation: str) -> None:
         with running_job(stream) as job:
-            job.seal(1)
+            job.commit(1)
             inputs = content(stream, operation)
             self.saved(sg, operation)
-            job.seal(3)
+            job.commit(3)
             result = sg("apply", "plan.json", "--yes")
             assert result.returncode == 0, result.stderr
             merged = content(stream, operation)
-            assert len(merged) == 1 + 3, "what was sealed since stays as it is"
+            assert len(merged) == 1 + 3, "what was committed since stays as it is"
             assert not set(merged) & set(inputs)
-            job.seal(1)
+            job.commit(1)
             again = sg("apply", "plan.json", "--yes")
             assert (again.returncode, "Applied already" in again.stderr) == (0, True)
         sound(stream)
@@ -117,7 +117,7 @@ class TestSavedPlans:
     ) -> None:
         with running_job(stream) as job:
             self.saved(sg, operation)
-            job.seal(17)
+            job.commit(17)
             before = stream.chain.head()
             result = sg("apply", "plan.json", "--yes")
             assert result.returncode == 5
@@ -141,11 +141,11 @@ class TestSavedPlans:
         known = stream.chain.head().sequence + 1
         with running_job(stream) as job:
             self.saved(sg, "compact-dedup", "--retain", "1d")
-            job.seal(2)
+            job.commit(2)
             assert sg("apply", "plan.json", "--yes").returncode == 0
             assert stream.chain.head().details["given_up"] == known
             assert ledger_at(stream, stream.chain.head()).stamps == 2 * 2 * streams.STEP
-            job.seal(1)
+            job.commit(1)
             assert sg("undo", NAME, "--yes").returncode == 0
         sound(stream)
 
@@ -192,7 +192,7 @@ def replaced_before_read(stream: Stream, number: int) -> Iterator[list[int]]:
     def get(ref: Ref) -> bytes:
         reads[0] += 1
         if reads[0] == number:
-            # Nobody collects while a link is appended.
+            # Nobody collects while a snapshot is appended.
             with suppress(Locked):
                 for operation in COMMANDS:
                     streams.apply(other, operation)

@@ -2,8 +2,8 @@
 
 The first line of its input, `{"at": SECONDS, "home": DIR, "config": FILE, "stream": NAME}`, begins
 and claims a stream, as it would be at that time. Every other line, `{"at": SECONDS, "end": [OFFSET,
-...]}`, seals an epoch that ends at these offsets; the number of its link is printed. The end of its
-input ends it.
+...]}`, commits an epoch that ends at these offsets; the number of its snapshot is printed. The end
+of its input ends it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sluicegate.process import myself
 from sluicegate.sources.log.source import open_source
 from sluicegate.stream.operations.begin import begin, start_of
 from sluicegate.stream.output import open_sink
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import describe, pins_now
 from sluicegate.stream.stream import open_stream
 from sluicegate.stream.writer import Gate, Run
@@ -45,7 +45,7 @@ _CORES: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)
 class LocalEpochs(Epochs):
     """Epochs whose tasks run here, each on the batches that Spark would give it."""
 
-    def _compute(self, head: Link, end: Positions) -> tuple[Work, Told, str]:
+    def _compute(self, head: Snapshot, end: Positions) -> tuple[Work, Told, str]:
         nonce = uuid.uuid4().hex
         work = self._work(head, end, nonce)
         return work, compute(work), nonce
@@ -70,7 +70,7 @@ def compute(work: Work) -> Told:
 
 
 def work_on(named: NamedStream, run: Run, log: Any) -> None:
-    """Seal what the lines of standard input ask for."""
+    """Commit what the lines of standard input ask for."""
     sink = open_sink(run.stream, named.sink)
     sink.settle()
     epochs = LocalEpochs(_CORES, Gated(run, log, sink, describe(named)))
@@ -78,8 +78,8 @@ def work_on(named: NamedStream, run: Run, log: Any) -> None:
         asked = json.loads(line)
         end = Positions({log.topic: dict(enumerate(asked["end"]))})
         with at(asked["at"]):
-            done = epochs.seal(end)
-        print(done.link.number if done else "-", flush=True)
+            done = epochs.commit(end)
+        print(done.snapshot.number if done else "-", flush=True)
     sink.settle()
 
 

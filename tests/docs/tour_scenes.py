@@ -93,9 +93,9 @@ def _held(world: World) -> None:
     world.hold("/data/billing/offsets/billing.lock")
 
 
-def _seal(world: World) -> None:
+def _commit(world: World) -> None:
     assert world.job
-    world.job.seal()
+    world.job.commit()
 
 
 _AFTERNOON = "2026-11-16T14:40:00Z"
@@ -126,7 +126,7 @@ SCENES = {
     ),
     ("docs/guide/offset-stores.md", "Who holds the lock?"): Scene(_AFTERNOON, _held),
     ("docs/guide/shards.md", "Scale out"): Scene(
-        _AFTERNOON, _growing, {"sluicegate checkpoint list": _seal}
+        _AFTERNOON, _growing, {"sluicegate checkpoint list": _commit}
     ),
 }
 """By page and heading."""

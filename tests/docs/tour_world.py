@@ -147,7 +147,7 @@ class World:
         subprocess.run([sys.executable, script], input=asked, text=True, check=True)
 
     def clicks(self, first: str, every: float = 600.0, nodes: tuple[str, ...] = ()) -> Job:
-        """A stream whose job has sealed an epoch every so often, and lives until the story ends."""
+        """A stream whose job committed an epoch every so often, and lives until the story ends."""
         epochs = 6
         home = self.empty_home()
         produce(self.place("/srv/clicks/log"), epochs + 2)
@@ -156,7 +156,7 @@ class World:
         asked = {"home": str(home), "config": str(self.work / "sluicegate.toml")}
         self.job = Job(script, {**asked, "stream": "clicks"}, self.at(first), every)
         for _ in range(epochs):
-            self.job.seal()
+            self.job.commit()
         if nodes:
             self._join(nodes)
         return self.job
@@ -222,7 +222,7 @@ def record(partition: int, number: int) -> bytes:
 
 
 class Job:
-    """The job of a stream, a process that seals when it is told to."""
+    """The job of a stream, a process that commits when it is told to."""
 
     def __init__(self, script: Path, asked: dict[str, str], first: float, every: float) -> None:
         self._process = subprocess.Popen(
@@ -231,14 +231,14 @@ class Job:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._at, self._every, self._sealed = first, every, 0
+        self._at, self._every, self._committed = first, every, 0
         self._send({"at": first, **asked})
 
-    def seal(self) -> int:
-        """Let it seal the next epoch; the number of the link."""
-        self._sealed += 1
+    def commit(self) -> int:
+        """Let it commit the next epoch; the number of the snapshot."""
+        self._committed += 1
         self._at += self._every
-        end = [EVENTS * self._sealed] * 2
+        end = [EVENTS * self._committed] * 2
         self._send({"at": min(self._at, time.time()), "end": end})
         assert self._process.stdout
         return int(self._process.stdout.readline())

@@ -21,12 +21,12 @@ from sluicegate.storage import LocalStorage
 from sluicegate.stream.home import MARKER
 from sluicegate.stream.operations.begin import begin, start_of
 from sluicegate.stream.output import open_sink
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import describe
 from sluicegate.stream.state import scan
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import Reading, verify
-from sluicegate.stream.writer import Gate as Links
+from sluicegate.stream.writer import Gate as Snapshots
 from tests.job.truth import STAMP, Row, Table, Truth, published, records, same, truth
 
 NAME = "clicks"
@@ -78,7 +78,7 @@ class Place:
         return open_stream(str(self.home / NAME), read_only=False)
 
     @property
-    def head(self) -> Link:
+    def head(self) -> Snapshot:
         return self.stream.chain.head()
 
     def begin(self) -> Self:
@@ -100,25 +100,25 @@ class Place:
     ) -> Iterator[Epochs]:
         """The epochs of a run, begun as the job begins one; without a streaming query."""
         named, stream = self.named, self.stream
-        with Links(stream).claim(app="test", force=force) as run:
+        with Snapshots(stream).claim(app="test", force=force) as run:
             sink = open_sink(stream, named.sink)
             sink.settle()
             sink.clear(run)
             yield Epochs(spark, Gated(run, self.log, sink, describe(named)), process, step)
 
-    def seal_all(self, spark: Any, process: Any = None, **more: Any) -> Link:
+    def commit_all(self, spark: Any, process: Any = None, **more: Any) -> Snapshot:
         """Read all there is, in epochs of `max_events`; gives the head."""
         with self.claimed(spark, process, **more) as epochs:
             while (begin := complete(self.log, self.head.positions)) != self.log.latest():
-                epochs.seal(admitted(begin, self.log.latest(), self.named.max_events))
-            epochs.seal(begin)
+                epochs.commit(admitted(begin, self.log.latest(), self.named.max_events))
+            epochs.commit(begin)
         return self.head
 
     def gate(self, spark: Any, **settings: Any) -> StreamJob:
         settings = {"available_now": True, **settings}
         return StreamJob(spark, Settings(self.named, str(self.home), **settings))
 
-    def run(self, spark: Any, process: Any = None, **settings: Any) -> Link:
+    def run(self, spark: Any, process: Any = None, **settings: Any) -> Snapshot:
         """Read all there is; gives the head."""
         self.gate(spark, **settings).run(process)
         return self.head

@@ -9,9 +9,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
-from sluicegate.stream.history import sound_links
+from sluicegate.stream.history import sound_snapshots
 from sluicegate.stream.output import DATA, KINDS, REJECTS, File, Output, Sink, encode, name_of
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate, Run
 from tests.stream.streams import STEP, epoch_after, offsets_of
@@ -33,8 +33,8 @@ def write(sink: Sink, nonce: str, what: Mapping[str, str]) -> Output:
     return Output(files)
 
 
-def seal(run: Run, sink: Sink, *kinds: str, nonce: str | None = None) -> Link:
-    """An epoch that writes these kinds, sealed and not yet published."""
+def commit(run: Run, sink: Sink, *kinds: str, nonce: str | None = None) -> Snapshot:
+    """An epoch that writes these kinds, committed and not yet published."""
     nonce = nonce or uuid.uuid4().hex
     head = run.refresh()
     epoch = epoch_after(run._gate, head, STEP)
@@ -43,7 +43,7 @@ def seal(run: Run, sink: Sink, *kinds: str, nonce: str | None = None) -> Link:
     sink.stage(nonce, output)
     ref = run.stream.blobs.put(encode(output)) if output else None
     counters = {**epoch.counters, "written": output.rows(DATA), "rejected": output.rows(REJECTS)}
-    return run.seal(replace(epoch, output=ref, counters=counters), nonce)
+    return run.commit(replace(epoch, output=ref, counters=counters), nonce)
 
 
 @contextmanager
@@ -56,17 +56,17 @@ def started(stream: Stream, sink: Sink, run: str | None = None) -> Iterator[Run]
 
 
 def wanted(stream: Stream) -> Contents:
-    """What must be published: the output of the epochs in the lineage of the head."""
+    """What must be published: the output of the epochs in the ancestry of the head."""
     head = stream.chain.head()
-    links = {link.number: link for link in sound_links(stream, 0, head.number)}
+    snapshots = {snapshot.number: snapshot for snapshot in sound_snapshots(stream, 0, head.number)}
     found = {}
-    for link in links.values():
-        if link.kind is Kind.EPOCH and link.output and head.includes(link.number):
-            before = links[link.number - 1]
-            text = f"epoch {link.epoch} from {offsets_of(before)}"
+    for snapshot in snapshots.values():
+        if snapshot.kind is Kind.EPOCH and snapshot.output and head.includes(snapshot.number):
+            before = snapshots[snapshot.number - 1]
+            text = f"epoch {snapshot.epoch} from {offsets_of(before)}"
             for kind in KINDS:
-                if link.counters[_count(kind)] > before.counters.get(_count(kind), 0):
-                    found[f"{kind}/{name_of(link)}"] = f"{kind} of {text}"
+                if snapshot.counters[_count(kind)] > before.counters.get(_count(kind), 0):
+                    found[f"{kind}/{name_of(snapshot)}"] = f"{kind} of {text}"
     return found
 
 

@@ -27,7 +27,7 @@ def original(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
     place = Place(tmp_path_factory.mktemp("commands"), max_events=150).begin()
     place.append(0, [*traffic(1, "p", 0, 0, 200), b"no record", {"price": 3}])
     place.append(1, traffic(2, "p", 1, 0, 150))
-    place.seal_all(spark)
+    place.commit_all(spark)
     return place.root
 
 
@@ -55,7 +55,7 @@ def codes(document: dict[str, Any]) -> list[str]:
 
 
 def files(place: Place, kind: str) -> list[Path]:
-    return sorted((place.sink / kind).glob("link=*/*.parquet"))
+    return sorted((place.sink / kind).glob("snapshot=*/*.parquet"))
 
 
 class TestAudit:
@@ -128,14 +128,14 @@ class TestAudit:
         stream, head = place.stream, place.head
         sink = open_sink(stream, str(place.sink))
         for kind in ("data", "rejects"):
-            (place.sink / kind / f"link={head.number + 1:020d}-{'a' * 32}").mkdir(parents=True)
+            (place.sink / kind / f"snapshot={head.number + 1:020d}-{'a' * 32}").mkdir(parents=True)
         assert not list(audit_stream(stream, sink).findings)
 
-    @pytest.mark.parametrize("what", ["link", "list of files"])
+    @pytest.mark.parametrize("what", ["snapshot", "list of files"])
     def test_what_a_repair_gave_up(self, place: Place, sg: Sg, what: str) -> None:
-        link = place.stream.chain.read(place.head.number - 1)
-        assert link.output
-        key = key_of(link.number) if what == "link" else link.output.key
+        snapshot = place.stream.chain.read(place.head.number - 1)
+        assert snapshot.output
+        key = key_of(snapshot.number) if what == "snapshot" else snapshot.output.key
         path = place.stream.storage.local_path(key)
         assert path
         path.write_bytes(b"garbage")
@@ -153,7 +153,7 @@ class TestAudit:
     def test_in_a_pipe(self, place: Place, sg: Sg) -> None:
         lines = sg("audit", NAME).stdout.splitlines()
         assert lines[0].split("\t") == [
-            "epoch", "link", "sealed", "read", "applied", "duplicates", "rejected", "written"
+            "epoch", "snapshot", "committed", "read", "applied", "duplicates", "rejected", "written"
         ]  # fmt: skip
 
 
@@ -185,14 +185,14 @@ class TestState:
         document = json.loads(sg("state", "query", NAME, "--limit", str(count), "--json").stdout)
         assert document["more"] is False
 
-    def test_at_a_link_that_is_not_there(self, place: Place, sg: Sg) -> None:
-        result = sg("state", "query", NAME, "--link", "99999")
+    def test_at_a_snapshot_that_is_not_there(self, place: Place, sg: Sg) -> None:
+        result = sg("state", "query", NAME, "--snapshot", "99999")
         assert result.returncode == 2
-        assert "there is no link 99999 yet" in result.stderr
+        assert "there is no snapshot 99999 yet" in result.stderr
 
     def test_as_it_was(self, place: Place, sg: Sg) -> None:
-        first = json.loads(sg("state", "query", NAME, "--link", "0", "--json").stdout)
-        assert (first["link"], first["keys"]) == (0, [])
+        first = json.loads(sg("state", "query", NAME, "--snapshot", "0", "--json").stdout)
+        assert (first["snapshot"], first["keys"]) == (0, [])
 
     def test_shards_weigh_by_their_events(self, place: Place, sg: Sg) -> None:
         found = json.loads(sg("shards", "weights", NAME, "--weights", "events", "--json").stdout)

@@ -16,7 +16,7 @@ from sluicegate.shards.assignment import encode, from_names
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.operations.rebalance import assignment_at
 from sluicegate.stream.snapshot import Kind
-from sluicegate.stream.writer import Gate as Links
+from sluicegate.stream.writer import Gate as Snapshots
 from tests.job.jobs import Place
 from tests.job.truth import Row, published
 from tests.stream.streams import apply
@@ -58,31 +58,33 @@ def test_retries_gaps_and_reorder_over_several_epochs(tmp_path: Path, spark: Any
     place = Place(tmp_path, max_events=700).begin()
     for partition in range(2):
         place.append(partition, traffic(partition, f"p{partition}", partition, 0, 1000))
-    place.seal_all(spark)
+    place.commit_all(spark)
     assert place.head.epoch > 2
     place.check()
     # A later run: new events, and retries of what an earlier epoch has seen.
     for partition in range(2):
         place.append(partition, traffic(partition, f"p{partition}", partition, 0, 300))
         place.append(partition, traffic(9, f"p{partition}", partition, 1000, 300))
-    place.seal_all(spark)
+    place.commit_all(spark)
     wanted = place.check()
     assert wanted.duplicates > 500
     assert wanted.rejects
 
 
-def test_every_link_of_an_epoch_adds_up(tmp_path: Path, spark: Any) -> None:
+def test_every_snapshot_of_an_epoch_adds_up(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path, max_events=300).begin()
     place.append(0, traffic(1, "p", 0, 0, 800))
-    head = place.seal_all(spark)
+    head = place.commit_all(spark)
     names = ("read", "applied", "duplicates", "rejected")
     for number in range(1, head.number + 1):
-        link, before = place.stream.chain.read(number), place.stream.chain.read(number - 1)
-        if link.kind is Kind.EPOCH:
-            more = {name: link.counters[name] - before.counters.get(name, 0) for name in names}
-            moved = sum(p.offset for p in link.positions) - sum(p.offset for p in before.positions)
+        snapshot, before = place.stream.chain.read(number), place.stream.chain.read(number - 1)
+        if snapshot.kind is Kind.EPOCH:
+            more = {name: snapshot.counters[name] - before.counters.get(name, 0) for name in names}
+            moved = sum(p.offset for p in snapshot.positions) - sum(
+                p.offset for p in before.positions
+            )
             assert more["read"] == moved == sum(more[name] for name in names[1:])
-            assert link.counters["written"] == link.counters["applied"] == link.sequence
+            assert snapshot.counters["written"] == snapshot.counters["applied"] == snapshot.sequence
 
 
 def test_stamps_that_come_through_several_partitions(tmp_path: Path, spark: Any) -> None:
@@ -95,14 +97,14 @@ def test_stamps_that_come_through_several_partitions(tmp_path: Path, spark: Any)
         rows += BAD
         chance.shuffle(rows)
         place.append(partition, rows)
-    place.seal_all(spark)
+    place.commit_all(spark)
     wanted = place.check()
     assert place.head.epoch == 1
     found = {(r["producer"], r["partition"], r["seq"]): r for r in published(place.sink, "data")}
     for stamp, row in found.items():
         assert (row["_partition"], row["_offset"]) == wanted.places[stamp][0]
     assert {r["_partition"] for r in found.values() if r["producer"] == "p"} == {0}
-    # Only what was sealed is left: the first attempt is gone.
+    # Only what was committed is left: the first attempt is gone.
     attempts = place.sink / "_sluicegate" / "attempts"
     assert list(attempts.iterdir()) == []
 
@@ -112,19 +114,19 @@ def test_positions_as_stamps(tmp_path: Path, spark: Any) -> None:
     for partition in range(2):
         place.append(partition, [{"user": f"u{n % 5}", "price": n} for n in range(600)])
         place.append(partition, [b"not json"])
-    place.seal_all(spark)
+    place.commit_all(spark)
     assert place.check().duplicates == 0
 
 
 def test_without_key_and_without_anything(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path / "rows", key=None).begin()
     place.append(0, [event(n % 50) for n in range(100)])
-    place.seal_all(spark)
+    place.commit_all(spark)
     assert place.check().duplicates == 50
     # Only counted, and written nowhere.
     place = Place(tmp_path / "none", key=None, stamp=(), columns={}, partitions=1).begin()
     place.append(0, [b"{}", b"[]", b'{"a":1}'])
-    place.seal_all(spark)
+    place.commit_all(spark)
     assert place.check().rejects == {(0, 1)}
 
 
@@ -133,7 +135,7 @@ def test_without_a_sink_only_rejects_are_kept(tmp_path: Path, spark: Any) -> Non
     place.write_config(shards=4)
     place.begin()
     place.append(0, [event(1), b"bad", event(2)])
-    place.seal_all(spark)
+    place.commit_all(spark)
     place.check()
     own = place.home / "clicks" / "output"
     assert published(own, "data") == []
@@ -144,12 +146,12 @@ def test_rejects_stop_a_stream_that_is_told_so(tmp_path: Path, spark: Any) -> No
     place = Place(tmp_path, on_reject="fail").begin()
     place.append(1, [event(0), event(1), {"user": "x"}])
     with pytest.raises(RecordsRejected, match="1 records cannot be applied: partition 1, offset 2"):
-        place.seal_all(spark)
+        place.commit_all(spark)
     assert place.head.kind is Kind.CLAIM
     assert published(place.sink, "data") == []
     # Kept aside after all.
     place.write_config(shards=4, sink="out", on_reject="keep")
-    place.seal_all(spark)
+    place.commit_all(spark)
     place.check()
 
 
@@ -166,7 +168,7 @@ def test_a_function_of_ones_own(tmp_path: Path, spark: Any) -> None:
         frame = events.where("price >= 500").selectExpr("user", "price * 2 as twice", "_offset")
         return frame.repartition(3)
 
-    head = place.seal_all(spark, process)
+    head = place.commit_all(spark, process)
     wanted = place.truth()
     assert [number for number, *_ in told] == list(range(1, head.epoch + 1))
     assert sum(count for *_, count in told) == len(wanted.rows)
@@ -185,7 +187,7 @@ def test_a_function_of_ones_own(tmp_path: Path, spark: Any) -> None:
     }
 
 
-def test_what_a_function_raises_seals_nothing(tmp_path: Path, spark: Any) -> None:
+def test_what_a_function_raises_commits_nothing(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path).begin()
     place.append(0, [event(1)])
 
@@ -193,14 +195,14 @@ def test_what_a_function_raises_seals_nothing(tmp_path: Path, spark: Any) -> Non
         raise RuntimeError("a mistake of mine")
 
     with pytest.raises(Exception, match="a mistake of mine"):
-        place.seal_all(spark, process)
+        place.commit_all(spark, process)
     assert place.head.epoch == 0
-    place.seal_all(spark)
+    place.commit_all(spark)
     place.check()
 
 
 def test_a_rebalance_is_taken_without_a_restart(tmp_path: Path, spark: Any) -> None:
-    """Before an epoch is computed, and while it is: then it is routed again before it seals."""
+    """Before an epoch is computed, and while it is: then it is routed again before it commits."""
     place = Place(tmp_path, max_events=200, partitions=1).begin()
     place.append(0, traffic(4, "p", 0, 0, 600))
     rebalances = {("planned", 2): ["a", "b"], ("staged", 3): ["a", "b", "c"], ("ready", 4): ["c"]}
@@ -213,7 +215,7 @@ def test_a_rebalance_is_taken_without_a_restart(tmp_path: Path, spark: Any) -> N
             rebalance(place, [nodes[shard % len(nodes)] for shard in range(4)])
         seen.append(at)
 
-    place.seal_all(spark, step=step)
+    place.commit_all(spark, step=step)
     assert place.head.version == 3
     place.check()
     kinds = [place.stream.chain.read(n).kind for n in range(place.head.number + 1)]
@@ -233,7 +235,7 @@ def rebalance(place: Place, owners: list[str]) -> None:
         signature=Signature(),
         details={},
     )
-    assert Links(place.stream).append(draft, head)
+    assert Snapshots(place.stream).append(draft, head)
     assert assignment_at(place.stream, place.head).node_of(0) == owners[0]
 
 
@@ -241,14 +243,14 @@ def test_a_partition_that_is_added(tmp_path: Path, spark: Any) -> None:
     """Empty at first: then nothing is read, but the position is there."""
     place = Place(tmp_path, partitions=1).begin()
     place.append(0, [event(n) for n in range(20)])
-    place.seal_all(spark)
+    place.commit_all(spark)
     place.log.add_partitions(2)
-    place.seal_all(spark)
+    place.commit_all(spark)
     place.check()
     place.append(1, [event(n) for n in range(10, 40)])
     place.log.add_partitions(3)
     place.append(2, [event(n, producer="q") for n in range(30)])
-    place.seal_all(spark)
+    place.commit_all(spark)
     wanted = place.check()
     assert len(wanted.rows) == 70
 
@@ -257,7 +259,7 @@ def test_output_is_read_by_spark_as_it_is(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path).begin()
     place.append(0, [event(n) for n in range(10)])
     place.append(0, [b"bad"])
-    place.seal_all(spark)
+    place.commit_all(spark)
     assert spark.read.parquet(str(place.sink / "data")).count() == 10
     assert spark.read.parquet(str(place.sink / "rejects")).count() == 1
     [file] = (place.sink / "data").rglob("*.parquet")
@@ -269,9 +271,9 @@ def test_output_is_read_by_spark_as_it_is(tmp_path: Path, spark: Any) -> None:
 def test_a_reset_that_skips_what_was_seen(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path, max_events=200).begin()
     place.append(0, traffic(6, "p", 0, 0, 500))
-    place.seal_all(spark)
+    place.commit_all(spark)
     positions = Positions({"log": {0: 100}})
     apply(place.stream, "reset", positions=positions)
     place.append(1, traffic(7, "q", 0, 0, 100))
-    place.seal_all(spark)
+    place.commit_all(spark)
     place.check(counted=False)

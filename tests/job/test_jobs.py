@@ -36,7 +36,7 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
     seen = []
 
     def step(name: str) -> None:
-        if name in ("sealed", "told"):
+        if name in ("committed", "told"):
             seen.append((name, offsets(store)["0"]))
         if name == "told":
             place.append(0, [event(1000 + place.head.epoch)])
@@ -46,7 +46,7 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
     assert place.head.epoch == len(ends)
     starts = [0, *ends[:-1]]
     assert seen == [
-        each for a, b in zip(starts, ends, strict=True) for each in (("sealed", a), ("told", b))
+        each for a, b in zip(starts, ends, strict=True) for each in (("committed", a), ("told", b))
     ]
     # A second one, as an application of one's own begins it, reads what came meanwhile.
     told = {
@@ -84,7 +84,7 @@ def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None
     assert len(published(place.sink, "data")) == 70 + 2 * 50
     assert to_spark(place.head.positions) == {"log": {"0": 70, "1": 100}}
     assert not list((place.home / "clicks" / "runs").iterdir()), "all scratch is gone"
-    place.seal_all(spark)
+    place.commit_all(spark)
     place.check()
 
 
@@ -99,7 +99,7 @@ def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark:
     place = Place(tmp_path, offsets="offsets").begin()
     store = LockFileOffsetStore.create(str(tmp_path / "offsets"))
     place.append(0, [event(n) for n in range(25)])
-    place.seal_all(spark)
+    place.commit_all(spark)
     assert store.load("clicks") is None
     # There is nothing new to read.
     place.run(spark)
@@ -113,7 +113,7 @@ def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark:
     place.check()
 
 
-def test_what_is_not_there_costs_no_link(tmp_path: Path, spark: Any) -> None:
+def test_what_is_not_there_costs_no_snapshot(tmp_path: Path, spark: Any) -> None:
     """A job that is started again and again before its disks are mounted."""
     place = Place(tmp_path, offsets="offsets").begin()
     before = place.head.number
@@ -155,7 +155,7 @@ class TestOvertaken:
 
         def step(name: str) -> None:
             if name == at:
-                place.seal_all(spark, force=True)
+                place.commit_all(spark, force=True)
 
         with pytest.raises(SplitBrainCommit):
             place.gate(spark).run(step=step)
@@ -176,7 +176,7 @@ class TestOvertaken:
         thread.start()
         while not place.head.writer:
             thread.join(0.1)
-        # Nothing comes that it could try to seal; at most a first batch, which is empty.
+        # Nothing comes that it could try to commit; at most a first batch, which is empty.
         with place.claimed(spark, force=True):
             thread.join(30)
         assert not thread.is_alive()

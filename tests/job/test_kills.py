@@ -20,11 +20,11 @@ def test_killed_three_times_and_asked_to_end(tmp_path: Path) -> None:
     # Everything is computed, nothing is staged.
     place.killed_at("computed", 2)
     assert place.head.epoch == 1
-    # Everything is durable but the link itself: it must all go away.
+    # Everything is durable but the snapshot itself: it must all go away.
     place.killed_at("ready", 1)
     assert place.head.epoch == 1
-    # Sealed, and not yet published: the next start does that.
-    place.killed_at("sealed", 1)
+    # Committed, and not yet published: the next start does that.
+    place.killed_at("committed", 1)
     assert place.head.epoch == 2
     assert len(list((place.sink / "data").iterdir())) == 1
     # Asked to end in the middle of an epoch, it finishes that.

@@ -91,7 +91,7 @@ def run(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 
 class Sealing:
-    """What was sealed, and what to do meanwhile."""
+    """What was committed, and what to do meanwhile."""
 
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.ends: list[Positions] = []
@@ -102,12 +102,12 @@ class Sealing:
         self.ends.append(end)
 
 
-def test_a_batch_is_sealed_up_to_where_spark_says_it_ends(run: Run, checkpoint: Path) -> None:
-    sealing = Sealing()
-    job = Running(run, sealing, threading.Event())
+def test_a_batch_is_committed_up_to_where_spark_says_it_ends(run: Run, checkpoint: Path) -> None:
+    committing = Sealing()
+    job = Running(run, committing, threading.Event())
     batch: Any = job.batch(checkpoint)
     job.until_its_end(starting(lambda: batch(None, 0)))
-    assert sealing.ends == [Positions({"log": {0: 7}})]
+    assert committing.ends == [Positions({"log": {0: 7}})]
 
 
 def test_an_epoch_is_finished_before_the_query_is_stopped(run: Run, checkpoint: Path) -> None:
@@ -118,8 +118,8 @@ def test_an_epoch_is_finished_before_the_query_is_stopped(run: Run, checkpoint: 
         time.sleep(0.5)
         assert not query[0].stopping.is_set()
 
-    sealing = Sealing(meanwhile)
-    job = Running(run, sealing, stop)
+    committing = Sealing(meanwhile)
+    job = Running(run, committing, stop)
     batch: Any = job.batch(checkpoint)
     query: list[Query] = []
 
@@ -128,14 +128,14 @@ def test_an_epoch_is_finished_before_the_query_is_stopped(run: Run, checkpoint: 
         query[0].stopping.wait(10)
 
     job.until_its_end(starting(body, query))
-    assert len(sealing.ends) == 1
+    assert len(committing.ends) == 1
 
 
 def test_a_batch_that_comes_while_the_query_is_stopped(run: Run, checkpoint: Path) -> None:
     """Who stops a query waits for its thread, so that must not wait for who stops it."""
     stop = threading.Event()
-    sealing = Sealing()
-    job = Running(run, sealing, stop)
+    committing = Sealing()
+    job = Running(run, committing, stop)
     batch: Any = job.batch(checkpoint)
     query: list[Query] = []
 
@@ -145,7 +145,7 @@ def test_a_batch_that_comes_while_the_query_is_stopped(run: Run, checkpoint: Pat
 
     stop.set()
     job.until_its_end(starting(body, query))
-    assert sealing.ends == []
+    assert committing.ends == []
 
 
 @pytest.mark.parametrize("late", ["nothing", "a batch"])
@@ -153,8 +153,8 @@ def test_a_run_that_waits_notices_who_took_over(
     run: Run, stream: Stream, checkpoint: Path, late: str
 ) -> None:
     """Also if a last batch is refused because it is about to end."""
-    sealing = Sealing()
-    job = Running(run, sealing, threading.Event())
+    committing = Sealing()
+    job = Running(run, committing, threading.Event())
     batch: Any = job.batch(checkpoint)
     query: list[Query] = []
 
@@ -166,7 +166,7 @@ def test_a_run_that_waits_notices_who_took_over(
     work(stream, 1, force=True)
     with pytest.raises(SplitBrainCommit):
         job.until_its_end(starting(body, query))
-    assert sealing.ends == []
+    assert committing.ends == []
 
 
 def test_a_batch_that_is_refused_before_it_is_known_who_took_over(
@@ -199,8 +199,8 @@ def test_a_look_that_fails_leaves_no_query_behind(
 ) -> None:
     """Nobody would wait for it any more; the epoch it is in is finished first."""
     query: list[Query] = []
-    sealing = Sealing(lambda: time.sleep(0.5))
-    job = Running(run, sealing, threading.Event())
+    committing = Sealing(lambda: time.sleep(0.5))
+    job = Running(run, committing, threading.Event())
     batch: Any = job.batch(checkpoint)
 
     def look() -> bool:
@@ -214,7 +214,7 @@ def test_a_look_that_fails_leaves_no_query_behind(
     with pytest.raises(StorageFailed, match="the disk went away"):
         job.until_its_end(starting(body, query))
     assert query[0].stopping.is_set()
-    assert len(sealing.ends) == 1
+    assert len(committing.ends) == 1
 
 
 def test_what_is_wrong_with_spark_is_told_as_it_is(run: Run, stream: Stream) -> None:
@@ -228,4 +228,6 @@ def test_what_is_wrong_with_spark_is_told_as_it_is(run: Run, stream: Stream) -> 
     # Unless it comes from being overtaken before it began.
     work(stream, 1, force=True)
     with pytest.raises(SplitBrainCommit):
-        Running(as_run(stream, run.id, run.link), Sealing(), threading.Event()).until_its_end(start)
+        Running(as_run(stream, run.id, run.snapshot), Sealing(), threading.Event()).until_its_end(
+            start
+        )

@@ -1,4 +1,4 @@
-"""What epochs write: published with their link, withdrawn with it, and never lost in between."""
+"""What epochs write: published with their snapshot, withdrawn with it, never lost in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sluicegate import codec
 from sluicegate.errors import Corrupt, NotFound, SplitBrainCommit, UsageError
 from sluicegate.storage import LocalStorage
 from sluicegate.stream import gc
-from sluicegate.stream.history import CannotGoBack, sound_links
+from sluicegate.stream.history import CannotGoBack, sound_snapshots
 from sluicegate.stream.output import (
     DATA,
     PENDING,
@@ -32,10 +32,10 @@ from sluicegate.stream.output import (
     open_sink,
     read_output,
 )
-from sluicegate.stream.snapshot import Link, key_of
+from sluicegate.stream.snapshot import Snapshot, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate, Run
-from tests.job.sinks import Contents, seal, shown, started, wanted, write
+from tests.job.sinks import Contents, commit, shown, started, wanted, write
 from tests.stream.streams import (
     NAME,
     NothingToDo,
@@ -75,20 +75,20 @@ def check(stream: Stream, sink: Sink) -> None:
 class TestPublishing:
     def test_an_epoch_is_invisible_until_it_is_published(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
-            link = seal(run, sink, DATA, REJECTS)
+            snapshot = commit(run, sink, DATA, REJECTS)
             assert shown(Path(sink.uri)) == {}
-            sink.publish(link)
+            sink.publish(snapshot)
             assert len(shown(Path(sink.uri))) == 2
             check(stream, sink)
             # As often as one likes.
-            sink.publish(link)
+            sink.publish(snapshot)
             check(stream, sink)
 
-    def test_what_the_next_start_finds_sealed_it_publishes(
+    def test_what_the_next_start_finds_committed_it_publishes(
         self, stream: Stream, sink: Sink
     ) -> None:
         with started(stream, sink) as run:
-            seal(run, sink, DATA)
+            commit(run, sink, DATA)
         assert shown(Path(sink.uri)) == {}
         with started(stream, sink):
             check(stream, sink)
@@ -97,11 +97,11 @@ class TestPublishing:
     def test_epochs_without_output_have_no_directory(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
             for kinds in ((), (DATA,), (REJECTS,), ()):
-                sink.publish(seal(run, sink, *kinds))
+                sink.publish(commit(run, sink, *kinds))
         assert [kind.split("/")[0] for kind in sorted(shown(Path(sink.uri)))] == [DATA, REJECTS]
         check(stream, sink)
 
-    def test_what_was_never_sealed_is_never_published(self, stream: Stream, sink: Sink) -> None:
+    def test_what_was_never_committed_is_never_published(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink):
             sink.stage(NONCE, write(sink, NONCE, {DATA: "x"}))
         write(sink, "1" * 32, {DATA: "y"})
@@ -126,34 +126,34 @@ class TestPublishing:
 
     def test_where_a_file_is(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
-            link = seal(run, sink, DATA)
-            assert link.output
-            [file] = read_output(stream, link.output).files[DATA]
-            assert sink.standing(link, DATA, file) == PENDING
-            sink.publish(link)
-            assert sink.standing(link, DATA, file, read=True) == PUBLISHED
+            snapshot = commit(run, sink, DATA)
+            assert snapshot.output
+            [file] = read_output(stream, snapshot.output).files[DATA]
+            assert sink.standing(snapshot, DATA, file) == PENDING
+            sink.publish(snapshot)
+            assert sink.standing(snapshot, DATA, file, read=True) == PUBLISHED
         [path] = Path(sink.uri).rglob("part-data.parquet")
         path.write_bytes(path.read_bytes().swapcase())
-        assert sink.standing(link, DATA, file) == PUBLISHED
-        assert sink.standing(link, DATA, file, read=True) == "has another content"
+        assert sink.standing(snapshot, DATA, file) == PUBLISHED
+        assert sink.standing(snapshot, DATA, file, read=True) == "has another content"
         path.write_bytes(b"")
-        assert "has 0 bytes" in sink.standing(link, DATA, file)
+        assert "has 0 bytes" in sink.standing(snapshot, DATA, file)
         path.unlink()
-        assert sink.standing(link, DATA, file) == "is missing"
+        assert sink.standing(snapshot, DATA, file) == "is missing"
 
 
 class TestRollback:
-    def epochs(self, stream: Stream, sink: Sink, count: int) -> list[Link]:
+    def epochs(self, stream: Stream, sink: Sink, count: int) -> list[Snapshot]:
         with started(stream, sink) as run:
-            links = []
+            snapshots = []
             for _ in range(count):
-                links.append(seal(run, sink, DATA, REJECTS))
-                sink.publish(links[-1])
-        return links
+                snapshots.append(commit(run, sink, DATA, REJECTS))
+                sink.publish(snapshots[-1])
+        return snapshots
 
     def test_takes_output_back_with_the_next_start(self, stream: Stream, sink: Sink) -> None:
-        links = self.epochs(stream, sink, 4)
-        apply(stream, "rollback", to=links[1].number)
+        snapshots = self.epochs(stream, sink, 4)
+        apply(stream, "rollback", to=snapshots[1].number)
         with started(stream, sink):
             check(stream, sink)
         assert len(shown(Path(sink.uri))) == 4
@@ -162,31 +162,31 @@ class TestRollback:
         """Nobody settled since it began: what it published is withdrawn all the same."""
         self.epochs(stream, sink, 1)
         sink.settle()
-        links = self.epochs(stream, sink, 3)
-        apply(stream, "rollback", to=links[0].number)
+        snapshots = self.epochs(stream, sink, 3)
+        apply(stream, "rollback", to=snapshots[0].number)
         with started(stream, sink):
             check(stream, sink)
         assert len(shown(Path(sink.uri))) == 4
 
     def test_and_back_brings_it_back(self, stream: Stream, sink: Sink) -> None:
-        links = self.epochs(stream, sink, 4)
+        snapshots = self.epochs(stream, sink, 4)
         before = shown(Path(sink.uri))
-        apply(stream, "rollback", to=links[0].number)
+        apply(stream, "rollback", to=snapshots[0].number)
         with started(stream, sink) as run:
-            link = seal(run, sink, DATA)
-            sink.publish(link)
+            snapshot = commit(run, sink, DATA)
+            sink.publish(snapshot)
         assert len(shown(Path(sink.uri))) == 3
-        apply(stream, "rollback", to=links[-1].number)
+        apply(stream, "rollback", to=snapshots[-1].number)
         with started(stream, sink):
             check(stream, sink)
         assert shown(Path(sink.uri)) == before
 
     def test_before_an_epoch_is_published(self, stream: Stream, sink: Sink) -> None:
-        """It is not published by whoever sealed it, and not lost either."""
-        links = self.epochs(stream, sink, 1)
+        """It is not published by whoever committed it, and not lost either."""
+        snapshots = self.epochs(stream, sink, 1)
         with started(stream, sink) as run:
-            late = seal(run, sink, DATA)
-            apply(stream, "rollback", to=links[0].number, force=True)
+            late = commit(run, sink, DATA)
+            apply(stream, "rollback", to=snapshots[0].number, force=True)
             sink.publish(late)
         check(stream, sink)
         with started(stream, sink):
@@ -197,36 +197,38 @@ class TestRollback:
         assert len(shown(Path(sink.uri))) == 3
 
     def test_when_nobody_knows_what_was_settled(self, stream: Stream, sink: Sink) -> None:
-        links = self.epochs(stream, sink, 3)
+        snapshots = self.epochs(stream, sink, 3)
         for damage in (Path.unlink, lambda path: path.write_bytes(b"garbage")):
-            apply(stream, "rollback", to=links[0].number)
+            apply(stream, "rollback", to=snapshots[0].number)
             damage(Path(sink.uri) / "_sluicegate" / "settled")
             with started(stream, sink):
                 check(stream, sink)
-            apply(stream, "rollback", to=links[-1].number)
+            apply(stream, "rollback", to=snapshots[-1].number)
             with started(stream, sink):
                 check(stream, sink)
             assert len(shown(Path(sink.uri))) == 6
 
     def test_what_others_put_there_stays(self, stream: Stream, sink: Sink) -> None:
-        links = self.epochs(stream, sink, 2)
-        foreign = Path(sink.uri) / DATA / "link=7"
+        snapshots = self.epochs(stream, sink, 2)
+        foreign = Path(sink.uri) / DATA / "snapshot=7"
         foreign.mkdir()
-        apply(stream, "rollback", to=links[0].number)
+        apply(stream, "rollback", to=snapshots[0].number)
         with started(stream, sink):
             assert foreign.exists()
 
     def test_output_that_is_nowhere_is_noticed(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
-            link = seal(run, sink, DATA)
+            snapshot = commit(run, sink, DATA)
         shutil.rmtree(Path(sink.uri) / "_sluicegate" / "staged")
-        with pytest.raises(OutputLost, match=f"the data of link {link.number} are not there"):
+        with pytest.raises(
+            OutputLost, match=f"the data of snapshot {snapshot.number} are not there"
+        ):
             sink.settle()
 
     def test_a_start_that_dies_and_another_head(self, stream: Stream, sink: Sink) -> None:
         """What it moved is found again, whichever way the head went in between."""
-        links = self.epochs(stream, sink, 4)
-        ends = [links[0].number, links[-1].number]
+        snapshots = self.epochs(stream, sink, 4)
+        ends = [snapshots[0].number, snapshots[-1].number]
         for there, back in (ends, reversed(ends)):
             for calls in range(9):
                 with suppress(NothingToDo):
@@ -273,7 +275,7 @@ class Hazards:
     def __init__(self, root: Path, sink: Sink, chance: random.Random) -> None:
         self._stream, self._sink, self._chance = sink._stream, sink, chance
         self._home = root / "home"
-        self._sealed: dict[int, tuple[Link, Contents]] = {}
+        self._committed: dict[int, tuple[Snapshot, Contents]] = {}
 
     def run(self, count: int) -> None:
         happenings = [self.job] * 4 + [self.dying_start] * 2
@@ -285,7 +287,7 @@ class Hazards:
     def check(self) -> None:
         head = self._stream.chain.head()
         wanted: Contents = {}
-        for number, (_, contents) in self._sealed.items():
+        for number, (_, contents) in self._committed.items():
             wanted |= contents if head.includes(number) else {}
         assert shown(Path(self._sink.uri)) == wanted
 
@@ -293,25 +295,25 @@ class Hazards:
         with started(self._stream, self._sink) as run:
             self.check()
             for _ in range(self._chance.randrange(4)):
-                link = self.seal(run)
+                snapshot = self.commit(run)
                 if self._chance.random() < 0.3:
                     return
-                self._sink.publish(link)
+                self._sink.publish(snapshot)
                 self.check()
             if self._chance.random() < 0.5:
                 self._sink.settle()
 
-    def seal(self, run: Run) -> Link:
+    def commit(self, run: Run) -> Snapshot:
         if self._chance.random() < 0.2:
             nonce = f"{self._chance.getrandbits(128):032x}"
-            self._sink.stage(nonce, write(self._sink, nonce, {DATA: "not sealed"}))
+            self._sink.stage(nonce, write(self._sink, nonce, {DATA: "not committed"}))
         head = self._stream.chain.head()
         kinds = self._chance.choice([(), (DATA,), (REJECTS,), (DATA, REJECTS)])
-        link = seal(run, self._sink, *kinds)
+        snapshot = commit(run, self._sink, *kinds)
         text = f"epoch {head.epoch + 1} from {offsets_of(head)}"
-        contents = {f"{kind}/{name_of(link)}": f"{kind} of {text}" for kind in kinds}
-        self._sealed[link.number] = (link, contents)
-        return link
+        contents = {f"{kind}/{name_of(snapshot)}": f"{kind} of {text}" for kind in kinds}
+        self._committed[snapshot.number] = (snapshot, contents)
+        return snapshot
 
     def dying_start(self) -> None:
         dying = Dying(self._sink, self._chance.randrange(8))
@@ -333,13 +335,15 @@ class Hazards:
         gc.empty(self._stream, self._sink, grace=0.0)
 
     def damage(self) -> None:
-        """A link is damaged, and given up by a repair.
+        """A snapshot is damaged, and given up by a repair.
 
         Not that of the newest epoch: if it was not published either, two things went wrong at once.
         """
         head = self._stream.chain.head()
-        newest = max(self._sealed, default=-1)
-        sound = [link.number for link in sound_links(self._stream, head.floor, head.number)]
+        newest = max(self._committed, default=-1)
+        sound = [
+            snapshot.number for snapshot in sound_snapshots(self._stream, head.floor, head.number)
+        ]
         chosen = [number for number in sound[2:] if number != newest]
         if not chosen:
             return
@@ -350,18 +354,18 @@ class Hazards:
 
 
 class TestRepaired:
-    """A repair that gave links up goes on with what is left, and so does the next start."""
+    """A repair that gave snapshots up goes on with what is left, and so does the next start."""
 
-    @pytest.mark.parametrize("what", ["link", "list of files"])
+    @pytest.mark.parametrize("what", ["snapshot", "list of files"])
     def test_of_an_epoch_in_the_middle(self, stream: Stream, sink: Sink, what: str) -> None:
         with started(stream, sink) as run:
-            links = []
+            snapshots = []
             for _ in range(4):
-                links.append(seal(run, sink, DATA, REJECTS))
-                sink.publish(links[-1])
+                snapshots.append(commit(run, sink, DATA, REJECTS))
+                sink.publish(snapshots[-1])
         before = shown(Path(sink.uri))
-        assert links[1].output
-        key = key_of(links[1].number) if what == "link" else links[1].output.key
+        assert snapshots[1].output
+        key = key_of(snapshots[1].number) if what == "snapshot" else snapshots[1].output.key
         path = stream.storage.local_path(key)
         assert path
         path.write_bytes(b"garbage")
@@ -369,19 +373,19 @@ class TestRepaired:
         for _ in range(2):
             with started(stream, sink):
                 assert shown(Path(sink.uri)) == before
-        # There and back, over the link that is given up.
-        apply(stream, "rollback", to=links[0].number)
+        # There and back, over the snapshot that is given up.
+        apply(stream, "rollback", to=snapshots[0].number)
         with started(stream, sink):
             assert len(shown(Path(sink.uri))) == 2
-        apply(stream, "rollback", to=links[3].number)
+        apply(stream, "rollback", to=snapshots[3].number)
         with started(stream, sink):
             assert shown(Path(sink.uri)) == before
 
     def test_an_output_that_is_not_given_up_is_missed(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
-            link = seal(run, sink, DATA)
-        assert link.output
-        path = stream.storage.local_path(link.output.key)
+            snapshot = commit(run, sink, DATA)
+        assert snapshot.output
+        path = stream.storage.local_path(snapshot.output.key)
         assert path
         path.write_bytes(b"garbage")
         with pytest.raises(Corrupt):
@@ -391,7 +395,7 @@ class TestRepaired:
 class TestPrune:
     def test_keeps_an_epoch_that_is_not_published(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
-            late = seal(run, sink, DATA)
+            late = commit(run, sink, DATA)
         for _ in range(3):
             with Gate(stream).claim():
                 """A start that fails before it publishes."""
@@ -403,16 +407,16 @@ class TestPrune:
     def test_whatever_was_appended_before_it(self, stream: Stream, sink: Sink) -> None:
         """A plan that was made before the epoch is bounded by it all the same."""
         with started(stream, sink) as run:
-            late = seal(run, sink, DATA)
+            late = commit(run, sink, DATA)
             gate = Gate(stream)
             gc.prune(gate, 10**6)
         assert stream.chain.head().floor == late.number
 
     def test_an_epoch_without_output_needs_nothing(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
-            seal(run, sink)
+            commit(run, sink)
         with Gate(stream).claim():
-            """One link more."""
+            """One snapshot more."""
         apply(stream, "prune", to=10**6)
         head = stream.chain.head()
         assert head.floor == head.number - 1
@@ -421,9 +425,9 @@ class TestPrune:
 def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -> None:
     """Taken back before it was published, and brought back before anything was started."""
     with started(stream, sink) as run:
-        first = seal(run, sink, DATA)
+        first = commit(run, sink, DATA)
         sink.publish(first)
-        late = seal(run, sink, DATA, REJECTS)
+        late = commit(run, sink, DATA, REJECTS)
     apply(stream, "rollback", to=first.number)
     with started(stream, sink):
         check(stream, sink)
@@ -459,7 +463,7 @@ class TestWhoseItIs:
     def test_lost(self, root: Path, stream: Stream, sink: Sink) -> None:
         """An empty directory where output was may be a disk that is not mounted."""
         with started(stream, sink) as run:
-            sink.publish(seal(run, sink, DATA))
+            sink.publish(commit(run, sink, DATA))
         shutil.rmtree(sink.uri)
         with pytest.raises(NotFound, match="which has written output"):
             open_sink(stream, sink.uri)
@@ -513,20 +517,20 @@ class TestKilledAtEveryCall:
         with Gate(stream).claim(app="job", run=RUN) as run:
             sink.settle()
             sink.clear(run)
-            sink.publish(seal(run, sink, DATA, REJECTS, nonce="a" * 32))
-            seal(run, sink, DATA, nonce="b" * 32)
+            sink.publish(commit(run, sink, DATA, REJECTS, nonce="a" * 32))
+            commit(run, sink, DATA, nonce="b" * 32)
 
     def prepared(self, root: Path) -> None:
         stream = made(root / "home")
         sink = open_sink(stream, str(root / "sink"))
         with started(stream, sink) as run:
-            links = [seal(run, sink, DATA, REJECTS) for _ in range(3)]
-            for link in links[:2]:
-                sink.publish(link)
-            sink.stage("c" * 32, write(sink, "c" * 32, {DATA: "never sealed"}))
-        apply(stream, "rollback", to=links[0].number)
+            snapshots = [commit(run, sink, DATA, REJECTS) for _ in range(3)]
+            for snapshot in snapshots[:2]:
+                sink.publish(snapshot)
+            sink.stage("c" * 32, write(sink, "c" * 32, {DATA: "never committed"}))
+        apply(stream, "rollback", to=snapshots[0].number)
 
-    def test_the_next_start_shows_what_was_sealed(self, root: Path) -> None:
+    def test_the_next_start_shows_what_was_committed(self, root: Path) -> None:
         (root / "template").mkdir()
         self.prepared(root / "template")
 
@@ -554,7 +558,7 @@ class TestKilledAtEveryCall:
         sink = open_sink(stream, str(root / "sink"))
         with started(stream, sink) as run:
             check(stream, sink)
-            sink.publish(seal(run, sink, DATA))
+            sink.publish(commit(run, sink, DATA))
             check(stream, sink)
 
     def test_what_is_published_survives_the_next_crash(self, root: Path) -> None:
@@ -566,8 +570,8 @@ class TestKilledAtEveryCall:
         sink = Sink(LocalStorage(root / "sink", calls=calls), stream)
         with started(stream, sink, RUN) as run:
             for _ in range(3):
-                sink.publish(seal(run, sink, DATA, REJECTS))
-            seal(run, sink, DATA)
+                sink.publish(commit(run, sink, DATA, REJECTS))
+            commit(run, sink, DATA)
         disk.crash(Aftermath.POWER_LOSS)
         self.check_next_start(root)
-        assert as_run(opened(root / "home"), RUN).link.epoch == 8
+        assert as_run(opened(root / "home"), RUN).snapshot.epoch == 8

@@ -177,8 +177,8 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 def published(sink: Path, kind: str) -> list[Row]:
-    """The rows of everything that is published, in the order of the links."""
+    """The rows of everything that is published, in the order of the snapshots."""
     found: list[Row] = []
-    for file in sorted((sink / kind).glob("link=*/*.parquet")):
+    for file in sorted((sink / kind).glob("snapshot=*/*.parquet")):
         found += pq.ParquetFile(file).read().to_pylist()
     return found

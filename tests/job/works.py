@@ -100,7 +100,7 @@ def folded(work: Work, batches: list[pa.RecordBatch]) -> dict[int, Folded]:
 
 
 def state_of(work: Work, table: Table, *epochs: dict[int, Folded]) -> dict[str, Row]:
-    """The state that the partials of epochs come to."""
+    """The state that the deltas of epochs come to."""
     refs: dict[int, list[Any]] = {}
     for epoch in epochs:
         for each in epoch.values():

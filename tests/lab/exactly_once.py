@@ -99,7 +99,7 @@ class Killed(Place):
     def killed_at(self, step: str, number: int) -> None:
         """Start the job and let it die when it reaches a step for so manieth time."""
         self.ended(self.submit("--interval", "0s", fate=f"kill:{step}:{number}"), 20)
-        self.check_sealed()
+        self.check_committed()
 
     def killed_when(self, ready: Callable[[], bool], after: float, whom: str = EVERYBODY) -> None:
         """Start the job, and kill some of it so many seconds after something is the case."""
@@ -110,10 +110,10 @@ class Killed(Place):
             kill_job(job, whom)
         finally:
             _end(job)
-        self.check_sealed()
+        self.check_committed()
 
     def runs(self) -> Callable[[], bool]:
-        """Whether a run that begins after now has sealed an epoch."""
+        """Whether a run that begins after now has committed an epoch."""
         before = self.head.writer
         return lambda: self.head.writer != before and self.head.kind is Kind.EPOCH
 
@@ -142,8 +142,8 @@ class Killed(Place):
         self.config.write_text(text.replace("max_events = 500", "max_events = 1000000"))
         self.ended(self.submit("--available-now"), 0)
 
-    def check_sealed(self) -> None:
-        """At any moment: what is sealed is the truth up to where it was read."""
+    def check_committed(self) -> None:
+        """At any moment: what is committed is the truth up to where it was read."""
         end = self.reached()
         everything = records(Path(self.log.uri))
         produced = {at: line for at, line in everything.items() if at[1] < end.get(at[0], 0)}

@@ -1,4 +1,4 @@
-"""The gated job with a fate: `LAB_FATE=kill:sealed:2` dies when it seals for the second time.
+"""The gated job with a fate: `LAB_FATE=kill:committed:2` dies when it commits for the second time.
 
 `wait:computed:1` tells that it is there in the file $LAB_TOLD, and waits for a moment. Started by
 `sluicegate submit`, as the application of a stream.

@@ -19,7 +19,7 @@ from tests.lab.exactly_once_producers import Producers
 from tests.lab.standalone import Cluster
 
 RANDOM_KILLS = 20
-_SEALED = ("sealed", "published", "told")
+_SEALED = ("committed", "published", "told")
 
 
 @dataclass
@@ -64,8 +64,8 @@ def at_every_step(root: Path) -> Scenario:
             number = 1 if step == "claimed" else 2
             before = place.head.epoch
             place.killed_at(step, number)
-            sealed = place.head.epoch - before
-            assert sealed == number - (step not in _SEALED), f"{sealed} epochs at {step}"
+            committed = place.head.epoch - before
+            assert committed == number - (step not in _SEALED), f"{committed} epochs at {step}"
             scenario.kills += 1
             scenario.done.append(step)
     return scenario
@@ -102,14 +102,14 @@ def with_operators(root: Path) -> Scenario:
             place.sluicegate(*words, "--yes", "--reason", "lab")
             scenario.done.append(" ".join(words))
 
-        killed("sealed", 3)
+        killed("committed", 3)
         epochs = _epochs(place)
         operate("checkpoint", "rollback", NAME, "--to", str(epochs[0]))
         killed("published", 2)
         operate("undo", NAME)
         killed("staged", 2)
         operate("offsets", "reset", NAME, "--to-earliest", "--all-topics", "--skip-seen")
-        killed("sealed", 2)
+        killed("committed", 2)
         _rebalanced_while_it_runs(place, operate)
         scenario.kills += 1
     return scenario
@@ -129,7 +129,7 @@ def _rebalanced_while_it_runs(place: Killed, operate: Callable[..., None]) -> No
         kill_job(job)
     finally:
         _end(job)
-    place.check_sealed()
+    place.check_committed()
 
 
 def _epochs(place: Killed) -> list[int]:
@@ -139,7 +139,7 @@ def _epochs(place: Killed) -> list[int]:
 
 
 def two_jobs(root: Path) -> Scenario:
-    """The second is refused; by force it takes over, and the first can never seal again."""
+    """The second is refused; by force it takes over, and the first can never commit again."""
     scenario = Scenario("two jobs on one stream")
     place = Killed(root)
     with produced_for(scenario, place):
@@ -191,8 +191,8 @@ def on_a_cluster(root: Path) -> Scenario:
                 scenario.done.append("the driver is killed")
             finally:
                 _end(job)
-            place.check_sealed()
-            place.killed_at("sealed", 2)
+            place.check_committed()
+            place.killed_at("committed", 2)
             scenario.kills += 1
     assert not [p for p in Proc().processes() if str(root) in " ".join(p.words)]
     return scenario

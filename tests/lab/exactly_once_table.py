@@ -43,8 +43,8 @@ must agree. `make lab PART=exactly-once` makes this page; three kills are part o
 """
 _STEPS = """
 The steps at which it was killed: {steps}. Up to `ready`
-nothing of the epoch remains; from `sealed` on all of it does, and the next start publishes what is
-not published yet.
+nothing of the epoch remains; from `committed` on all of it does, and the next start publishes what
+is not published yet.
 """
 
 

@@ -75,7 +75,7 @@ DEFECTS = (
         "stream/chain.py",
         "        if not created and self.read(link.number).nonce != link.nonce:\n",
         "        if not created and self.read(link.number).number != link.number:\n",
-        ("tests/stream/test_gate.py::TestGenesis", "tests/stream/test_gate.py::TestClaim"),
+        ("tests/stream/test_stream.py::TestGenesis", "tests/stream/test_stream.py::TestClaim"),
     ),
     Defect(
         "generation-not-compared",
@@ -83,7 +83,7 @@ DEFECTS = (
         "stream/append.py",
         "        if link.generation != self.epoch.generation:\n",
         "        if link.generation < self.epoch.generation:\n",
-        ("tests/stream/test_gate.py::TestSeal::test_stale_generation",),
+        ("tests/stream/test_stream.py::TestSeal::test_stale_generation",),
     ),
     Defect(
         "checksum-not-checked",

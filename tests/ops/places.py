@@ -14,7 +14,7 @@ CONFIG = """
 home = "home"
 [maintain]
 keep = "0s"
-keep_links = 3
+keep_snapshots = 3
 [targets.orders]
 checkpoint = "checkpoint"
 [targets.billing]

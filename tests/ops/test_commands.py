@@ -190,15 +190,15 @@ def test_what_would_be_done(sg: Sg, stream: Path) -> None:
     assert result.returncode == 0
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert rows[0] == ["target", "step", "action", "place", "detail"]
-    assert ["clicks", "prune", "give up", "links"] in [row[:4] for row in rows]
+    assert ["clicks", "prune", "give up", "snapshots"] in [row[:4] for row in rows]
     assert sorted(stream.rglob("*")) == before
 
 
 def test_policies_of_the_configuration(sg: Sg, tmp_path: Path) -> None:
     stream = installation(tmp_path, 'read_only = true\naudit_log = "changes.jsonl"\n')
-    links = sorted((stream / "chain").iterdir())
+    snapshots = sorted((stream / "chain").iterdir())
     assert sg("maintain", "--all").returncode == 0
-    assert sorted((stream / "chain").iterdir()) == links
+    assert sorted((stream / "chain").iterdir()) == snapshots
     assert not (tmp_path / "checkpoint" / "_sluicegate").exists()
     config = (tmp_path / "sluicegate.toml").read_text()
     (tmp_path / "sluicegate.toml").write_text(config.replace("read_only", "require_reason"))
@@ -212,7 +212,7 @@ def test_on_a_terminal(stream: Path, tmp_path: Path) -> None:
     code, text = Terminal("maintain", "--all", cwd=tmp_path, columns=160).finish_plain()
     assert code == 0
     assert f"orders (spark-checkpoint), {tmp_path}/checkpoint" in text
-    assert "give up links: 0 to" in text
+    assert "give up snapshots: 0 to" in text
     assert text.splitlines()[-1].endswith("all is well.")
 
 

@@ -29,7 +29,7 @@ from tests.support.faults import Aftermath, Cut, _run_cut
 ALL = os.environ.get("SG_LAB") == "all"
 TRIED = 14
 CHANGES = ("create", "write", "fsync", "link", "mkdir", "rename", "unlink", "move", "truncate")
-POLICY = Maintain(keep=0.0, keep_links=4)
+POLICY = Maintain(keep=0.0, keep_snapshots=4)
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def template(root: Path) -> None:
     sink = open_sink(stream, str(root / "sink"))
     with sinks.started(stream, sink) as run:
         for number in range(MAX_DELTAS - 2):
-            sink.publish(sinks.seal(run, sink, *([DATA] if number % 3 == 0 else [])))
+            sink.publish(sinks.commit(run, sink, *([DATA] if number % 3 == 0 else [])))
     apply(stream, "rollback", to=5)
     with sinks.started(stream, sink) as run:
         for _ in range(MAX_DELTAS - 4):
-            sinks.seal(run, sink)
+            sinks.commit(run, sink)
     for number in range(3):
         stream.blobs.put(f"orphan {number}".encode())
     (root / "home" / NAME / "chain" / ".sg-0123.tmp").write_bytes(b"unfinished")
@@ -115,13 +115,13 @@ def whole(root: Path) -> None:
     """All is done that the run was about, and nothing is lost."""
     stream = opened(root / "home")
     head = check(stream)
-    assert head.number - head.floor <= POLICY.keep_links + 2
+    assert head.number - head.floor <= POLICY.keep_snapshots + 2
     assert not list_garbage(stream).swept
     assert temporary(root) == []
     assert not list((root / "home" / NAME / "runs").iterdir())
-    assert not list((root / "sink" / "_sluicegate" / "trash").rglob("link=*"))
+    assert not list((root / "sink" / "_sluicegate" / "trash").rglob("snapshot=*"))
     names = {p.name for p in (root / "sink" / "data").iterdir()}
-    assert len(names) == 2, "what was published of the lineage stays"
+    assert len(names) == 2, "what was published of the ancestry stays"
 
 
 def test_there_is_something_to_do_in_every_step(scratch: Path) -> None:

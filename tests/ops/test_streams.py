@@ -23,10 +23,10 @@ from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 from tests.job import sinks
 from tests.ops.week import cared_for, terms
-from tests.stream.streams import apply, check, in_memory, made, opened, seal, work
+from tests.stream.streams import apply, check, commit, in_memory, made, opened, work
 from tests.support.faults import Disk
 
-EAGER = Maintain(keep=0.0, keep_links=3)
+EAGER = Maintain(keep=0.0, keep_snapshots=3)
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def run(root: Path, policy: Maintain = EAGER, only: str = "") -> Steps:
 
 
 class TestChanges:
-    def test_each_is_a_link_with_its_reason(self, root: Path, stream: Stream) -> None:
+    def test_each_is_a_snapshot_with_its_reason(self, root: Path, stream: Stream) -> None:
         before = stream.chain.head()
         run(root)
         head = check(stream)
         new = [stream.chain.read(n) for n in range(before.number + 1, head.number + 1)]
-        assert [link.kind.value for link in new] == ["compact", "compact", "prune"]
-        assert {link.reason for link in new} == {"maintain"}
+        assert [snapshot.kind.value for snapshot in new] == ["compact", "compact", "prune"]
+        assert {snapshot.reason for snapshot in new} == {"maintain"}
 
     def test_a_second_run_has_nothing_to_do(self, root: Path, stream: Stream) -> None:
         run(root)
@@ -68,10 +68,10 @@ class TestChanges:
 
     def test_a_job_goes_on_beside_it(self, root: Path, stream: Stream) -> None:
         with Gate(stream).claim(app="job") as job:
-            seal(job)
+            commit(job)
             assert run(root).findings == []
             job.refresh()
-            seal(job)
+            commit(job)
         check(stream)
 
     def test_few_segments_beside_a_large_one_are_left_alone(self, root: Path) -> None:
@@ -90,7 +90,7 @@ class TestChanges:
 
 
 def test_a_prune_of_leftovers_alone_is_done(root: Path, stream: Stream) -> None:
-    """As `checkpoint prune` does it, when all links are kept."""
+    """As `checkpoint prune` does it, when all snapshots are kept."""
     path = Path(stream.uri) / stream.blobs.put(b"orphan").key
     os.utime(path, (1, 1))
     head = stream.chain.head()
@@ -112,7 +112,7 @@ class TestOthersAtWork:
 
     def test_idle_streams_are_told(self, root: Path, stream: Stream) -> None:
         time.sleep(0.3)
-        # Its own links must not make it look alive.
+        # Its own snapshots must not make it look alive.
         run(root)
         [finding] = run(root, Maintain(idle=0.3)).findings
         assert (finding.code, finding.severity) == ("SG-MAINTAIN-IDLE", Severity.WARNING)
@@ -181,12 +181,12 @@ class TestDamage:
         assert "no space left" in finding.detail
 
 
-def test_after_a_repair_that_lost_the_newest_link(root: Path, stream: Stream) -> None:
+def test_after_a_repair_that_lost_the_newest_snapshot(root: Path, stream: Stream) -> None:
     """Everything goes on: also what looks for the last job, and for what may go."""
     sink = open_sink(stream, str(root / "sink"))
     with sinks.started(stream, sink) as job:
         for _ in range(3):
-            sink.publish(sinks.seal(job, sink, DATA))
+            sink.publish(sinks.commit(job, sink, DATA))
     newest = stream.storage.local_path(key_of(stream.chain.head().number))
     assert newest
     newest.write_bytes(b"garbage")
@@ -210,37 +210,40 @@ class TestTrash:
         self, root: Path, stream: Stream, sink: Sink
     ) -> None:
         with sinks.started(stream, sink) as job:
-            links = []
+            snapshots = []
             for _ in range(3):
-                links.append(sinks.seal(job, sink, DATA))
-                sink.publish(links[-1])
+                snapshots.append(sinks.commit(job, sink, DATA))
+                sink.publish(snapshots[-1])
         before = sinks.shown(Path(sink.uri))
-        apply(stream, "rollback", to=links[0].number)
+        apply(stream, "rollback", to=snapshots[0].number)
         with sinks.started(stream, sink):
             pass
         assert len(list((root / "sink/_sluicegate/trash/data").iterdir())) == 2
-        # The links below the tip of what was taken back are given up, the tip is not.
-        run(root, Maintain(keep=0.0, keep_links=stream.chain.head().number - links[2].number + 1))
+        # The snapshots below the tip of what was taken back are given up, the tip is not.
+        run(
+            root,
+            Maintain(keep=0.0, keep_snapshots=stream.chain.head().number - snapshots[2].number + 1),
+        )
         assert len(list((root / "sink/_sluicegate/trash/data").iterdir())) == 2
-        apply(stream, "rollback", to=links[2].number)
+        apply(stream, "rollback", to=snapshots[2].number)
         with sinks.started(stream, sink):
-            assert sinks.shown(Path(sink.uri)) == before, "also of links that are not kept"
+            assert sinks.shown(Path(sink.uri)) == before, "also of snapshots that are not kept"
 
     def test_goes_when_nothing_can_bring_it_back(
         self, root: Path, stream: Stream, sink: Sink
     ) -> None:
         with sinks.started(stream, sink) as job:
-            links = [sinks.seal(job, sink, DATA)]
-            sink.publish(links[0])
-            links.append(sinks.seal(job, sink, DATA))
-            # The first is published, the second is not, and these were never sealed.
+            snapshots = [sinks.commit(job, sink, DATA)]
+            sink.publish(snapshots[0])
+            snapshots.append(sinks.commit(job, sink, DATA))
+            # The first is published, the second is not, and these were never committed.
             for nonce in ("a" * 32, "b" * 32):
-                sink.stage(nonce, sinks.write(sink, nonce, {DATA: "never sealed"}))
-        apply(stream, "rollback", to=links[0].number - 1)
+                sink.stage(nonce, sinks.write(sink, nonce, {DATA: "never committed"}))
+        apply(stream, "rollback", to=snapshots[0].number - 1)
         with sinks.started(stream, sink):
             pass
         own = root / "sink/_sluicegate/trash"
-        assert {path.name for path in (own / "data").iterdir()} == {name_of(x) for x in links}
+        assert {path.name for path in (own / "data").iterdir()} == {name_of(x) for x in snapshots}
         assert {path.name for path in (own / "staged").iterdir()} == {"a" * 32, "b" * 32}
         os.utime(own / "staged" / ("a" * 32), (time.time() - GRACE - 60,) * 2)
         work(stream, 6)
@@ -248,31 +251,31 @@ class TestTrash:
         assert not list((own / "data").iterdir())
         assert [path.name for path in (own / "staged").iterdir()] == ["b" * 32]
 
-    def test_a_sink_that_is_away_keeps_the_link_too(
+    def test_a_sink_that_is_away_keeps_the_snapshot_too(
         self, root: Path, stream: Stream, sink: Sink
     ) -> None:
         with sinks.started(stream, sink) as job:
-            link = sinks.seal(job, sink, DATA)
+            snapshot = sinks.commit(job, sink, DATA)
         (root / "sink").rename(root / "away")
         for _ in range(3):
             with Gate(stream).claim():
                 """A start that does not find its sink."""
-        run(root, Maintain(keep=0.0, keep_links=1))
+        run(root, Maintain(keep=0.0, keep_snapshots=1))
         (root / "away").rename(root / "sink")
         with sinks.started(stream, sink):
-            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(link)}"]
+            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(snapshot)}"]
 
-    def test_an_epoch_that_is_not_published_keeps_its_link(
+    def test_an_epoch_that_is_not_published_keeps_its_snapshot(
         self, root: Path, stream: Stream, sink: Sink
     ) -> None:
         with sinks.started(stream, sink) as job:
-            link = sinks.seal(job, sink, DATA)
+            snapshot = sinks.commit(job, sink, DATA)
         for _ in range(4):
-            run(root, Maintain(keep=0.0, keep_links=1))
-        assert stream.chain.head().floor <= link.number
+            run(root, Maintain(keep=0.0, keep_snapshots=1))
+        assert stream.chain.head().floor <= snapshot.number
         assert sinks.shown(Path(sink.uri)) == {}
         with sinks.started(stream, sink):
-            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(link)}"]
+            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(snapshot)}"]
 
     def test_attempts_of_the_dead_go_and_those_of_the_living_stay(
         self, root: Path, stream: Stream, sink: Sink

@@ -1,4 +1,4 @@
-"""A simulated week: whatever is sealed, disk use and links stay bounded and nothing is lost.
+"""A simulated week: whatever is committed, disk use and snapshots stay bounded and nothing is lost.
 
 `SG_LAB=all` runs 10,000 epochs, one a minute, and maintenance every 15 minutes; else everything is
 slower, and it is some days.
@@ -27,8 +27,8 @@ SMALL = (300, HOUR / 3, 5 * HOUR, 20 * HOUR, 30)
 def test_a_week(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock(time.time())
     monkeypatch.setattr(time, "time", clock)
-    epochs, spacing, cron, keep, keep_links = SHAPE if ALL else SMALL
-    policy = Maintain(keep=keep, keep_links=keep_links)
+    epochs, spacing, cron, keep, keep_snapshots = SHAPE if ALL else SMALL
+    policy = Maintain(keep=keep, keep_snapshots=keep_snapshots)
     with in_memory() as root:
         week = Week(root / "home", clock, policy, epochs, spacing, cron)
         stream = week.run()
@@ -43,14 +43,14 @@ def test_a_week(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 
 def bounded(week: Week, keep: float) -> None:
     """Once there is something to give up, no more is there than the policy keeps."""
-    # A tenth is left for the next time; jobs and operators add links of their own.
-    most = 1.1 * (keep / week.spacing) * 1.15 + week.policy.keep_links
-    settled = [size for size in week.sizes if size.links > 0][len(week.sizes) // 3 :]
-    assert max(size.links for size in settled) <= most
+    # A tenth is left for the next time; jobs and operators add snapshots of their own.
+    most = 1.1 * (keep / week.spacing) * 1.15 + week.policy.keep_snapshots
+    settled = [size for size in week.sizes if size.snapshots > 0][len(week.sizes) // 3 :]
+    assert max(size.snapshots for size in settled) <= most
     early, late = settled[: len(settled) // 2], settled[len(settled) // 2 :]
     assert max(size.bytes for size in late) <= 1.25 * max(size.bytes for size in early)
     assert max(size.blobs for size in late) <= 1.25 * max(size.blobs for size in early)
-    assert max(size.link_bytes for size in week.sizes) < 8192
+    assert max(size.snapshot_bytes for size in week.sizes) < 8192
     for step in ("compact dedup log", "compact state", "prune", "collect"):
         assert week.outcomes[step, "done"], f"{step} was never needed"
 
@@ -58,26 +58,26 @@ def bounded(week: Week, keep: float) -> None:
 def tidy(root: Path, stream: Stream) -> None:
     """What jobs left more than a day ago is gone, what was taken back for good, what is unfinished.
 
-    Output that was taken back stays only as long as a kept link can bring it back.
+    Output that was taken back stays only as long as a kept snapshot can bring it back.
     """
     place = root / "home" / "clicks"
     limit = time.time() - 1.5 * DAY
     assert all(path.stat().st_mtime > limit for path in (place / "runs").iterdir())
     head = stream.chain.head()
     kept = [stream.chain.read(number) for number in range(head.floor, head.number + 1)]
-    for path in (root / "sink" / "_sluicegate" / "trash").rglob("link=*"):
-        number = int(path.name.removeprefix("link=").split("-")[0])
-        assert any(link.includes(number) for link in kept), path
+    for path in (root / "sink" / "_sluicegate" / "trash").rglob("snapshot=*"):
+        number = int(path.name.removeprefix("snapshot=").split("-")[0])
+        assert any(snapshot.includes(number) for snapshot in kept), path
     assert len(list((place / "locks").iterdir())) < 80
     assert temporary(root) == []
 
 
 def report(week: Week) -> str:
     first, last = week.sizes[len(week.sizes) // 3], week.sizes[-1]
-    biggest = max(size.link_bytes for size in week.sizes)
+    biggest = max(size.snapshot_bytes for size in week.sizes)
     done = {name: count for (name, how), count in week.outcomes.items() if how == "done"}
     return (
         f"\n{week.epochs} epochs, {week.claims} claims, {week.rollbacks} rollbacks, "
         f"{len(week.sizes)} runs: {done}\n"
-        f"after a third: {first}\nin the end:    {last}\nlargest link: {biggest} bytes"
+        f"after a third: {first}\nin the end:    {last}\nlargest snapshot: {biggest} bytes"
     )

@@ -1,4 +1,4 @@
-"""A simulated week: a clock that jumps, jobs that seal, die and start again, cron in between.
+"""A simulated week: a clock that jumps, jobs that commit, die and start again, cron in between.
 
 The clock is the process's own `time.time`, and files get its time when they are fsynced; nothing
 else is pretended.
@@ -21,7 +21,7 @@ from sluicegate.process import myself
 from sluicegate.storage.syscalls import Calls
 from sluicegate.stream.maintenance import StreamMaintenance
 from sluicegate.stream.output import DATA, Sink, name_of, open_sink
-from sluicegate.stream.snapshot import Link, key_of
+from sluicegate.stream.snapshot import Snapshot, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate, Run
 from tests.job import sinks
@@ -30,10 +30,10 @@ from tests.stream.streams import (
     NothingToDo,
     apply,
     begin,
+    commit,
     epoch_after,
     make_home,
     opened,
-    seal,
 )
 
 
@@ -69,21 +69,21 @@ def terms(policy: Maintain, *, seconds: float = 1.0, only: str = "") -> RunOptio
 class Size:
     """The stream as it lies on disk after a run of the maintenance."""
 
-    links: int
+    snapshots: int
     blobs: int
     bytes: int
     others: int
-    link_bytes: int
+    snapshot_bytes: int
 
 
-def measure(root: Path, head: Link) -> Size:
+def measure(root: Path, head: Snapshot) -> Size:
     stream = root / NAME
-    links = list((stream / "chain").glob("*.link"))
+    snapshots = list((stream / "chain").glob("*.snapshot"))
     blobs = [path for path in (stream / "blobs").rglob("*") if path.is_file()]
     others = sum(1 for name in ("locks", "runs") for _ in (stream / name).glob("*"))
-    total = sum(path.stat().st_size for path in (*links, *blobs))
+    total = sum(path.stat().st_size for path in (*snapshots, *blobs))
     newest = (stream / key_of(head.number)).stat().st_size
-    return Size(len(links), len(blobs), total, others, newest)
+    return Size(len(snapshots), len(blobs), total, others, newest)
 
 
 @dataclass
@@ -109,16 +109,16 @@ class Week:
         stream, sink = self._stream(), None
         begin(stream, dedup=True)
         sink = open_sink(stream, str(self.root.parent / "sink"))
-        sealed, next_run = 0, self.clock.now + self.cron
-        while sealed < self.epochs:
+        committed, next_run = 0, self.clock.now + self.cron
+        while committed < self.epochs:
             with ExitStack() as stack:
                 run = stack.enter_context(sinks.started(stream, sink))
                 self.claims += 1
                 (self.root / NAME / "runs" / run.id / "checkpoint").mkdir(parents=True)
-                for _ in range(min(self.chance.randrange(20, 200), self.epochs - sealed)):
+                for _ in range(min(self.chance.randrange(20, 200), self.epochs - committed)):
                     self.clock.now += self.spacing
-                    self._epoch(run, sink, sealed)
-                    sealed += 1
+                    self._epoch(run, sink, committed)
+                    committed += 1
                     if self.clock.now >= next_run:
                         next_run += self.cron
                         self._cron()
@@ -126,7 +126,7 @@ class Week:
                 if self.chance.random() < 0.5:
                     # Killed in the middle of an epoch: its blobs are nobody's.
                     epoch_after(Gate(stream), stream.chain.head())
-                    sinks.write(sink, f"{sealed:032x}", {DATA: "never sealed"})
+                    sinks.write(sink, f"{committed:032x}", {DATA: "never committed"})
             self._operator(stream)
         with sinks.started(stream, sink):
             self._cron()
@@ -138,11 +138,11 @@ class Week:
     def _epoch(self, run: Run, sink: Sink, number: int) -> None:
         if number % 10:
             run.refresh()
-            seal(run)
+            commit(run)
             return
-        link = sinks.seal(run, sink, DATA)
-        self.written[link.number] = name_of(link)
-        sink.publish(link)
+        snapshot = sinks.commit(run, sink, DATA)
+        self.written[snapshot.number] = name_of(snapshot)
+        sink.publish(snapshot)
 
     def _operator(self, stream: Stream) -> None:
         """Now and then somebody goes back a little."""

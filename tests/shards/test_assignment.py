@@ -40,7 +40,7 @@ def assignments(draw: st.DrawFn) -> Assignment:
 def test_bytes_and_back(made: Assignment) -> None:
     data = encode(made)
     assert decode(data, "it", made.version) == made
-    assert encode(made.at_version(made.version + 1)) == data, "the version is the link's"
+    assert encode(made.at_version(made.version + 1)) == data, "the version is the snapshot's"
 
 
 @given(assignments())

@@ -21,7 +21,7 @@ from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 from tests.shards.test_files import KAFKA
 from tests.shards.test_streams import begun
-from tests.stream.streams import errors_of, seal, work
+from tests.stream.streams import commit, errors_of, work
 
 NODES = ("node-1", "node-2", "node-3")
 Result = subprocess.CompletedProcess[str]
@@ -143,7 +143,7 @@ def test_the_dry_run_says_it_all_and_changes_nothing(joined: Stream, sg: Sg) -> 
         "4 of 16 shards get another node; no plan with fewer moves balances them so.\n"
         "The most loaded node will be 0.0 % above its share; now it is 12.5 %.\n"
         "A job that runs goes on: the epoch it is working on is routed again by version 2 of the "
-        "assignment before it seals, and so is every later one.\n"
+        "assignment before it commits, and so is every later one.\n"
         "No state is copied: it lies in the home. A node is a group of shards that Spark works on "
         "in one task; this starts no machine.\n"
     )
@@ -201,7 +201,7 @@ def test_a_job_at_work_is_no_obstacle(joined: Stream, sg: Sg) -> None:
     with Gate(joined).claim(app="job") as run:
         done(sg, "join", "clicks", "node-4")
         run.refresh()
-        assert seal(run).version == 2
+        assert commit(run).version == 2
 
 
 def test_membership_is_checked(joined: Stream, sg: Sg) -> None:

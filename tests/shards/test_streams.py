@@ -1,4 +1,4 @@
-"""The shards of a gated stream: rebalances as links, their undo, and jobs that run beside them."""
+"""The shards of a gated stream: rebalances as snapshots, their undo, jobs that run beside them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.history import changes
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations.rebalance import assignment_at, counts, weights_at
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 from tests.stream.streams import (
     PARTITIONS,
     apply,
     at,
+    commit,
     errors_of,
     in_memory,
     make_home,
     opened,
     operation_of,
-    seal,
     state_at,
     work,
 )
@@ -83,7 +83,7 @@ def test_a_stream_begins_without_nodes(stream: Stream) -> None:
     assert (found.owners == -1).all()
 
 
-def test_every_rebalance_is_a_link_with_the_next_version(stream: Stream) -> None:
+def test_every_rebalance_is_a_snapshot_with_the_next_version(stream: Stream) -> None:
     before = stream.chain.head()
     join(stream, "b", "a")
     join(stream, "c")
@@ -168,12 +168,12 @@ def test_a_plan_depends_on_version_and_generation_and_nothing_else(stream: Strea
 
 def test_a_job_beside_it_is_told_and_routes_again(stream: Stream) -> None:
     with Gate(stream).claim(app="job") as run:
-        seal(run)
+        commit(run)
         join(stream, "a", "b")
         with pytest.raises(StaleVersion, match="version 0 of the assignment, which is at 1"):
-            seal(run)
+            commit(run)
         run.refresh()
-        assert seal(run).version == 1
+        assert commit(run).version == 1
 
 
 def test_nothing_to_do_appends_nothing(stream: Stream) -> None:
@@ -224,8 +224,8 @@ def test_what_happened_is_counted_from_the_history(stream: Stream) -> None:
     leave(stream, "a")
     made = membership.install(now(stream), from_names(["b", "z"] * 6))
     rebalance(stream, made, "install")
-    links = list(changes(stream, stream.chain.head()))
-    assert counts(links) == {"joins": 3, "leaves": 1, "installs": 1}
+    snapshots = list(changes(stream, stream.chain.head()))
+    assert counts(snapshots) == {"joins": 3, "leaves": 1, "installs": 1}
 
 
 def test_weights_come_from_the_state(stream: Stream) -> None:
@@ -345,8 +345,8 @@ def test_any_sequence_of_changes(steps: list[tuple[str, str]]) -> None:
         assert errors_of(stream) == []
 
 
-def stream_id(link: Link) -> str:
-    return f"{link.stream}@{link.number}"
+def stream_id(snapshot: Snapshot) -> str:
+    return f"{snapshot.stream}@{snapshot.number}"
 
 
 def _joining(stream: Stream, name: str) -> str:

@@ -30,11 +30,11 @@ from sluicegate.storage.blobs import Ref
 from sluicegate.storage.syscalls import Calls
 from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
-from sluicegate.stream.history import content_of, sound_links
+from sluicegate.stream.history import content_of, sound_snapshots
 from sluicegate.stream.home import MARKER
 from sluicegate.stream.journal import StreamJournal, operation_class
 from sluicegate.stream.operations.base import StreamOperation
-from sluicegate.stream.snapshot import Kind, Link, Manifest, extended
+from sluicegate.stream.snapshot import Kind, Manifest, Snapshot, extended
 from sluicegate.stream.state import shards_of, state_backend
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.verify import Reading, verify
@@ -80,7 +80,7 @@ def opened(root: Path, calls: Calls | None = None, patience: float = 60.0) -> St
     return Stream(storage, home, NAME, patience=patience)
 
 
-def begin(stream: Stream, *, dedup: bool = False) -> Link:
+def begin(stream: Stream, *, dedup: bool = False) -> Snapshot:
     """Genesis; with `dedup`, as a stream that keeps a dedup log."""
     content = {"dedup": Manifest(stamps_of(stream, {0: (0, 1)}, "before"))} if dedup else None
     return Gate(stream).genesis(at(*[0] * PARTITIONS), content=content)
@@ -94,48 +94,50 @@ def made(root: Path, *, epochs: int = 0, dedup: bool = False) -> Stream:
     return stream
 
 
-def work(stream: Stream, epochs: int, *, run: str | None = None, force: bool = False) -> Link:
-    """A job that starts, seals so many epochs, and ends; gives the head."""
+def work(stream: Stream, epochs: int, *, run: str | None = None, force: bool = False) -> Snapshot:
+    """A job that starts, commits so many epochs, and ends; gives the head."""
     if epochs == 0:
         return Gate(stream).head()
     with Gate(stream).claim(app="job", run=run, force=force) as job:
-        return [seal(job) for _ in range(epochs)][-1]
+        return [commit(job) for _ in range(epochs)][-1]
 
 
-def as_run(stream: Stream, run: str, base: Link | None = None) -> Run:
+def as_run(stream: Stream, run: str, base: Snapshot | None = None) -> Run:
     """The run that has claimed the stream already, in whatever process this is."""
     return Run(Gate(stream), run, base or stream.chain.head(), "job")
 
 
-def seal(run: Run, step: int = STEP, watermark_ns: int | None = None) -> Link:
-    """Read `step` events of every partition, and seal what they change."""
-    return run.seal(epoch_after(run._gate, run.link, step, watermark_ns))
+def commit(run: Run, step: int = STEP, watermark_ns: int | None = None) -> Snapshot:
+    """Read `step` events of every partition, and commit what they change."""
+    return run.commit(epoch_after(run._gate, run.snapshot, step, watermark_ns))
 
 
-def epoch_after(gate: Gate, link: Link, step: int = STEP, watermark_ns: int | None = None) -> Epoch:
-    """The epoch that follows a link, its partials written and complete."""
-    offsets = offsets_of(link)
+def epoch_after(
+    gate: Gate, snapshot: Snapshot, step: int = STEP, watermark_ns: int | None = None
+) -> Epoch:
+    """The epoch that follows a snapshot, its deltas written and complete."""
+    offsets = offsets_of(snapshot)
     end = {p: offset + step for p, offset in offsets.items()}
-    seen = counted_of(link)
+    seen = counted_of(snapshot)
     fresh = {p: (max(offsets[p], seen[p]), max(end[p], seen[p])) for p in offsets}
-    backend, number = state_backend(gate), link.epoch + 1
+    backend, number = state_backend(gate), snapshot.epoch + 1
     for shard in range(SHARDS):
-        data = partial_of(shard, tuple(sorted(fresh.items())))
+        data = delta_of(shard, tuple(sorted(fresh.items())))
         if data is None:
-            backend.leave_unchanged(shard, number, link.version)
+            backend.leave_unchanged(shard, number, snapshot.version)
         else:
-            backend.write_partial(shard, number, link.version, data)
+            backend.write_delta(shard, number, snapshot.version, data)
     more = {str(p): stop - start for p, (start, stop) in fresh.items()}
     return Epoch(
-        start=link.positions,
+        start=snapshot.positions,
         end=Positions({TOPIC: end}),
         events=sum(more.values()),
-        partials=backend.epoch_complete(number, range(SHARDS)),
-        version=link.version,
-        generation=link.generation,
+        deltas=backend.epoch_complete(number, range(SHARDS)),
+        version=snapshot.version,
+        generation=snapshot.generation,
         watermark_ns=watermark_ns,
         counters=more,
-        stamps=stamps_of(gate.stream, fresh) if link.dedup else None,
+        stamps=stamps_of(gate.stream, fresh) if snapshot.dedup else None,
         number=number,
     )
 
@@ -153,7 +155,7 @@ def stamps_of(
 
 
 @cache
-def partial_of(shard: int, spans: tuple[tuple[int, tuple[int, int]], ...]) -> bytes | None:
+def delta_of(shard: int, spans: tuple[tuple[int, tuple[int, int]], ...]) -> bytes | None:
     """What the events in these spans change in a shard."""
     state = state_of({p: range(*span) for p, span in spans}, shard)
     return delta.encode(as_table(state)) if state else None
@@ -178,18 +180,18 @@ def state_of(events: Mapping[int, Sequence[int]], shard: int | None = None) -> S
     return {key: (number[key], total[key]) for key in number}
 
 
-def offsets_of(link: Link) -> dict[int, int]:
-    return dict(link.positions.by_topic[TOPIC])
+def offsets_of(snapshot: Snapshot) -> dict[int, int]:
+    return dict(snapshot.positions.by_topic[TOPIC])
 
 
-def counted_of(link: Link) -> dict[int, int]:
-    return {p: link.counters.get(str(p), 0) for p in range(PARTITIONS)}
+def counted_of(snapshot: Snapshot) -> dict[int, int]:
+    return {p: snapshot.counters.get(str(p), 0) for p in range(PARTITIONS)}
 
 
-def state_at(stream: Stream, link: Link) -> State:
-    """What the blobs of a link say was counted."""
+def state_at(stream: Stream, snapshot: Snapshot) -> State:
+    """What the blobs of a snapshot say was counted."""
     state: State = {}
-    for refs in shards_of(stream, link).values():
+    for refs in shards_of(stream, snapshot).values():
         state |= _read_state(stream, refs)
     return state
 
@@ -221,38 +223,38 @@ def errors_of(stream: Stream, *, read: bool = True) -> list[str]:
     return [f"{f.code}: {f.detail}" for f in found if f.severity is Severity.ERROR]
 
 
-def check(stream: Stream, *, read: bool = True) -> Link:
-    """Nothing is damaged, no event is lost or counted twice, and every link was allowed."""
+def check(stream: Stream, *, read: bool = True) -> Snapshot:
+    """Nothing is damaged, no event is lost or counted twice, and every snapshot was allowed."""
     assert errors_of(stream, read=read) == []
     head = Gate(stream).head()
-    replay([*sound_links(stream, head.floor, head.number)])
+    replay([*sound_snapshots(stream, head.floor, head.number)])
     check_counted(stream, head)
     return head
 
 
-def check_counted(stream: Stream, link: Link) -> None:
-    counted = counted_of(link)
-    assert state_at(stream, link) == state_of({p: range(n) for p, n in counted.items()})
-    assert link.sequence == sum(counted.values())
-    offsets = offsets_of(link)
+def check_counted(stream: Stream, snapshot: Snapshot) -> None:
+    counted = counted_of(snapshot)
+    assert state_at(stream, snapshot) == state_of({p: range(n) for p, n in counted.items()})
+    assert snapshot.sequence == sum(counted.values())
+    offsets = offsets_of(snapshot)
     assert all(offsets[p] <= counted[p] for p in offsets), "an event was passed over"
-    if link.dedup:
-        check_stamps(stream, link)
+    if snapshot.dedup:
+        check_stamps(stream, snapshot)
     else:
         assert offsets == counted
 
 
-def check_stamps(stream: Stream, link: Link) -> None:
+def check_stamps(stream: Stream, snapshot: Snapshot) -> None:
     """The dedup log knows what was counted, and nothing else."""
-    found = segments.read(stream.blobs, link.dedup.refs).entries()
+    found = segments.read(stream.blobs, snapshot.dedup.refs).entries()
     known = zip(found.producers.to_pylist(), found.partitions, found.first, found.last, strict=True)
     expected = [("before", 0, 0, 0)]
-    expected += [(TOPIC, p, 0, n - 1) for p, n in sorted(counted_of(link).items()) if n]
+    expected += [(TOPIC, p, 0, n - 1) for p, n in sorted(counted_of(snapshot).items()) if n]
     assert list(known) == expected
     assert not found.expired.any()
 
 
-def go_on(stream: Stream) -> Link:
+def go_on(stream: Stream) -> Snapshot:
     """A new job finds nothing in its way."""
     before = Gate(stream).head()
     after = work(stream, 2, force=True)
@@ -262,71 +264,79 @@ def go_on(stream: Stream) -> Link:
     return after
 
 
-def replay(links: Sequence[Link]) -> None:
-    """Every link is one that its parent allowed: the race table, told from its outcome.
+def replay(snapshots: Sequence[Snapshot]) -> None:
+    """Every snapshot is one that its parent allowed: the race table, told from its outcome.
 
-    What follows on a damaged link is not judged; that it was repaired is for verify to say.
+    What follows on a damaged snapshot is not judged; that it was repaired is for verify to say.
     """
-    known = {each.number: each for each in links}
-    for parent, link in pairwise(links):
+    known = {each.number: each for each in snapshots}
+    for parent, snapshot in pairwise(snapshots):
         try:
-            if link.number == parent.number + 1:
-                _follow(parent, link, known)
+            if snapshot.number == parent.number + 1:
+                _follow(parent, snapshot, known)
         except AssertionError as e:
-            e.add_note(f"link {link.number} ({link.kind.value}) after {parent.kind.value}")
+            e.add_note(
+                f"snapshot {snapshot.number} ({snapshot.kind.value}) after {parent.kind.value}"
+            )
             raise
 
 
-def _follow(parent: Link, link: Link, known: Mapping[int, Link]) -> None:
-    assert (link.stream_id, link.stream) == (parent.stream_id, parent.stream)
-    assert link.created_at >= parent.created_at
-    assert link.changed == (parent.changed if parent.kind is Kind.EPOCH else parent.number)
-    overtakes = link.kind in OVERTAKING
-    # A repair leaves room for what lost links may have raised.
-    if link.kind is not Kind.REPAIR:
-        assert link.parent == parent.digest
-        assert link.generation == parent.generation + overtakes
-        assert link.version == parent.version + (link.kind is Kind.REBALANCE)
-        assert link.epoch == parent.epoch + (link.kind is Kind.EPOCH)
-    assert link.writer == parent.writer or link.kind is Kind.CLAIM
-    assert link.floor >= parent.floor
-    assert (link.floor != parent.floor) is (link.kind is Kind.PRUNE)
-    if link.kind is Kind.EPOCH:
-        _follow_epoch(parent, link)
+def _follow(parent: Snapshot, snapshot: Snapshot, known: Mapping[int, Snapshot]) -> None:
+    assert (snapshot.stream_id, snapshot.stream) == (parent.stream_id, parent.stream)
+    assert snapshot.created_at >= parent.created_at
+    assert snapshot.changed == (parent.changed if parent.kind is Kind.EPOCH else parent.number)
+    overtakes = snapshot.kind in OVERTAKING
+    # A repair leaves room for what lost snapshots may have raised.
+    if snapshot.kind is not Kind.REPAIR:
+        assert snapshot.parent == parent.digest
+        assert snapshot.generation == parent.generation + overtakes
+        assert snapshot.version == parent.version + (snapshot.kind is Kind.REBALANCE)
+        assert snapshot.epoch == parent.epoch + (snapshot.kind is Kind.EPOCH)
+    assert snapshot.writer == parent.writer or snapshot.kind is Kind.CLAIM
+    assert snapshot.floor >= parent.floor
+    assert (snapshot.floor != parent.floor) is (snapshot.kind is Kind.PRUNE)
+    if snapshot.kind is Kind.EPOCH:
+        _follow_epoch(parent, snapshot)
     elif overtakes:
-        _follow_overtaking(parent, link, known)
+        _follow_overtaking(parent, snapshot, known)
     else:
-        unchanged = content_of(parent).keys() - {"lineage"}
-        if link.kind is Kind.COMPACT:
+        unchanged = content_of(parent).keys() - {"ancestry"}
+        if snapshot.kind is Kind.COMPACT:
             changed = {
-                n for n in ("state", "dedup") if content_of(parent)[n] != content_of(link)[n]
+                n for n in ("state", "dedup") if content_of(parent)[n] != content_of(snapshot)[n]
             }
             assert len(changed) == 1
             unchanged -= changed
-        assert all(content_of(parent)[name] == content_of(link)[name] for name in unchanged)
-    if not overtakes and link.kind is not Kind.PRUNE:
-        assert link.lineage == extended(parent.lineage, link.number)
+        assert all(content_of(parent)[name] == content_of(snapshot)[name] for name in unchanged)
+    if not overtakes and snapshot.kind is not Kind.PRUNE:
+        assert snapshot.ancestry == extended(parent.ancestry, snapshot.number)
 
 
-def _follow_epoch(parent: Link, link: Link) -> None:
-    moved = {p: n - offsets_of(parent)[p] for p, n in offsets_of(link).items()}
+def _follow_epoch(parent: Snapshot, snapshot: Snapshot) -> None:
+    moved = {p: n - offsets_of(parent)[p] for p, n in offsets_of(snapshot).items()}
     assert len(set(moved.values())) == 1, "an epoch reads as much of every partition"
     assert set(moved.values()) != {0}
-    more = sum(counted_of(link).values()) - sum(counted_of(parent).values())
-    assert link.sequence == parent.sequence + more
-    assert (link.partials is not None) is (more > 0)
-    if link.partials and link.state.deltas:
-        assert link.state == Manifest(parent.state.base, (*parent.state.deltas, link.partials))
-    assert (link.watermark_ns or 0) >= (parent.watermark_ns or 0)
+    more = sum(counted_of(snapshot).values()) - sum(counted_of(parent).values())
+    assert snapshot.sequence == parent.sequence + more
+    assert (snapshot.state_delta is not None) is (more > 0)
+    if snapshot.state_delta and snapshot.state.deltas:
+        assert snapshot.state == Manifest(
+            parent.state.base, (*parent.state.deltas, snapshot.state_delta)
+        )
+    assert (snapshot.watermark_ns or 0) >= (parent.watermark_ns or 0)
 
 
-def _follow_overtaking(parent: Link, link: Link, known: Mapping[int, Link]) -> None:
-    if link.kind is Kind.RESET:
-        assert link.state == parent.state
+def _follow_overtaking(parent: Snapshot, snapshot: Snapshot, known: Mapping[int, Snapshot]) -> None:
+    if snapshot.kind is Kind.RESET:
+        assert snapshot.state == parent.state
         return
-    # What was restored is the newest that is left of the lineage; it may be pruned by now.
-    aim = link.lineage[-1][1] - 1 if link.lineage[-1][0] < link.number else link.lineage[-2][1]
+    # What was restored is the newest that is left of the ancestry; it may be pruned by now.
+    aim = (
+        snapshot.ancestry[-1][1] - 1
+        if snapshot.ancestry[-1][0] < snapshot.number
+        else snapshot.ancestry[-2][1]
+    )
     if aim in known:
-        restored, content = content_of(known[aim]), content_of(link)
-        assert {**restored, "lineage": ()} == {**content, "lineage": ()}
-        assert link.lineage == extended(known[aim].lineage, link.number)
+        restored, content = content_of(known[aim]), content_of(snapshot)
+        assert {**restored, "ancestry": ()} == {**content, "ancestry": ()}
+        assert snapshot.ancestry == extended(known[aim].ancestry, snapshot.number)

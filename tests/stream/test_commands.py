@@ -28,7 +28,7 @@ V1 = V1Checkpoint(42, 1_794_800_000_000_000_000, 1000, {"agg": b"\x00one", "join
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Stream:
-    """A stream of six epochs in the default home: links 0 to 7."""
+    """A stream of six epochs in the default home: snapshots 0 to 7."""
     return made(tmp_path / ".sluicegate", epochs=6)
 
 
@@ -58,18 +58,18 @@ def document(sg: Sg, *arguments: str, code: int = 0) -> dict[str, object]:
 
 @contextmanager
 def running_job(stream: Stream) -> Iterator[subprocess.Popen[str]]:
-    """A real process that has claimed the stream and waits; it seals when it is told to."""
+    """A real process that has claimed the stream and waits; it commits when it is told to."""
     job = textwrap.dedent("""
         import sys
         from pathlib import Path
         from sluicegate.errors import SluicegateError
         from sluicegate.stream.writer import Gate
-        from tests.stream.streams import opened, seal
+        from tests.stream.streams import opened, commit
         with Gate(opened(Path(sys.argv[1]))).claim(app="job.py") as run:
             print("claimed", flush=True)
             for _ in sys.stdin:
                 try:
-                    print("sealed", seal(run).number, flush=True)
+                    print("committed", commit(run).number, flush=True)
                 except SluicegateError as e:
                     print(type(e).__name__, e, flush=True)
     """)
@@ -103,14 +103,14 @@ class TestLooking:
     def test_the_only_stream_need_not_be_named(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "checkpoint", "inspect")
         head = stream.chain.head()
-        assert (found["link"], found["digest"]) == (7, head.digest)
+        assert (found["snapshot"], found["digest"]) == (7, head.digest)
         assert found["positions"] == {"events": {"0": 18, "1": 18}}
         assert found["writer_alive"] is None
-        assert found["links_kept"] == 8
+        assert found["snapshots_kept"] == 8
 
-    def test_an_older_link(self, sg: Sg, stream: Stream) -> None:
-        assert document(sg, "checkpoint", "inspect", NAME, "--link", "4")["sequence"] == 18
-        result = sg("checkpoint", "inspect", NAME, "--link", "99")
+    def test_an_older_snapshot(self, sg: Sg, stream: Stream) -> None:
+        assert document(sg, "checkpoint", "inspect", NAME, "--snapshot", "4")["sequence"] == 18
+        result = sg("checkpoint", "inspect", NAME, "--snapshot", "99")
         assert result.returncode == 12
         assert f"sluicegate checkpoint verify {stream.uri}" in result.stderr
 
@@ -122,12 +122,12 @@ class TestLooking:
 
     def test_list(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "checkpoint", "list", NAME, "--last", "3")
-        assert [link["link"] for link in found["links"]] == [5, 6, 7]  # type: ignore[attr-defined]
+        assert [snapshot["snapshot"] for snapshot in found["snapshots"]] == [5, 6, 7]  # type: ignore[attr-defined]
         lines = sg("checkpoint", "list", NAME).stdout.splitlines()
-        assert lines[0].split("\t")[:4] == ["link", "made", "kind", "included"]
+        assert lines[0].split("\t")[:4] == ["snapshot", "made", "kind", "included"]
         assert [line.split("\t")[2] for line in lines[1:4]] == ["genesis", "claim", "epoch"]
 
-    def test_a_damaged_link_is_listed_as_such(self, sg: Sg, stream: Stream) -> None:
+    def test_a_damaged_snapshot_is_listed_as_such(self, sg: Sg, stream: Stream) -> None:
         Path(stream.uri, key_of(3)).write_bytes(b"")
         lines = sg("checkpoint", "list", NAME).stdout.splitlines()
         assert lines[4].split("\t")[2] == "damaged"
@@ -151,14 +151,14 @@ class TestLooking:
         shards = found["shards"]
         assert isinstance(shards, list)
         assert sum(each["keys"] for each in shards) == len(state_at(stream, stream.chain.head()))
-        assert [each["partials"] for each in shards] == [6, 6]
-        one = document(sg, "state", "show", NAME, "--shard", "1", "--link", "2")["shards"]
-        assert [(each["shard"], each["partials"]) for each in one] == [(1, 1)]  # type: ignore[attr-defined]
+        assert [each["deltas"] for each in shards] == [6, 6]
+        one = document(sg, "state", "show", NAME, "--shard", "1", "--snapshot", "2")["shards"]
+        assert [(each["shard"], each["deltas"]) for each in one] == [(1, 1)]  # type: ignore[attr-defined]
 
     def test_status(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "status")["targets"][0]  # type: ignore[index]
         assert (found["target"], found["kind"], found["state"]) == (NAME, "stream", "ok")
-        assert found["standing"] == "link 7, generation 1, 36 events; no job is at work"
+        assert found["standing"] == "snapshot 7, generation 1, 36 events; no job is at work"
 
     def test_looking_writes_nothing(self, sg: Sg, stream: Stream) -> None:
         root = Path(stream.uri)
@@ -173,7 +173,7 @@ class TestLooking:
 class TestVerify:
     def test_sound(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "checkpoint", "verify", NAME, "--read-data")
-        assert (found["links"], found["complete"], found["findings"]) == (8, True, [])
+        assert (found["snapshots"], found["complete"], found["findings"]) == (8, True, [])
         assert found["read_blobs"] == found["blobs"]
 
     def test_parts_and_time(self, sg: Sg, stream: Stream) -> None:
@@ -190,7 +190,7 @@ class TestVerify:
         Path(stream.uri, key_of(7)).unlink()
         found = document(sg, "checkpoint", "verify", NAME, code=3)
         codes = {each["code"]: each["repair"] for each in found["findings"]}  # type: ignore[attr-defined]
-        assert set(codes) == {"SG-CHAIN-SHORT", "SG-CHAIN-LINK-DAMAGED"}
+        assert set(codes) == {"SG-CHAIN-SHORT", "SG-CHAIN-SNAPSHOT-DAMAGED"}
         assert set(codes.values()) == {f"sluicegate checkpoint repair {stream.uri}"}
         assert sg("status").returncode == 3
 
@@ -216,7 +216,7 @@ class TestChanging:
         assert newest["summary"].startswith("events[0] 18 → 9")
         work(stream, 1)
         result = sg("undo", NAME, "--dry-run")
-        assert "Gives up what was sealed since link 4: 6 events" in result.stdout
+        assert "Gives up what was committed since snapshot 4: 6 events" in result.stdout
         assert "Brings back 18 events" in result.stdout
         assert sg("undo", NAME, "--yes").returncode == 0
         assert offsets_of(check(stream)) == {0: 18, 1: 18}
@@ -225,29 +225,33 @@ class TestChanging:
     def test_rollback_by_time(self, sg: Sg, stream: Stream) -> None:
         result = sg("checkpoint", "rollback", NAME, "--to-datetime", "2001-01-01T00:00:00Z", "-y")
         assert result.returncode == 2
-        assert "is before the oldest that is known: link 0, 2" in result.stderr
+        assert "is before the oldest that is known: snapshot 0, 2" in result.stderr
         result = sg("checkpoint", "rollback", NAME, "--to-datetime", "2100-01-01T00:00:00Z", "-y")
         assert result.returncode == 2
-        assert "is after the newest that is known: link 7, 2" in result.stderr
+        assert "is after the newest that is known: snapshot 7, 2" in result.stderr
         assert stream.chain.head().number == 7
 
-    def test_a_link_that_is_not_there(self, sg: Sg, stream: Stream) -> None:
+    def test_a_snapshot_that_is_not_there(self, sg: Sg, stream: Stream) -> None:
         assert sg("checkpoint", "prune", NAME, "--keep", "3", "-y").returncode == 0
         result = sg("checkpoint", "rollback", NAME, "--to", "2", "-y")
         assert result.returncode == 2
         assert "the oldest that can be gone back to is 5" in result.stderr
-        assert "there is no link 99 yet" in sg("checkpoint", "rollback", "--to", "99", "-y").stderr
+        assert (
+            "there is no snapshot 99 yet" in sg("checkpoint", "rollback", "--to", "99", "-y").stderr
+        )
 
-    def test_no_link_is_left_to_go_back_to(self, sg: Sg, stream: Stream) -> None:
+    def test_no_snapshot_is_left_to_go_back_to(self, sg: Sg, stream: Stream) -> None:
         assert sg("checkpoint", "prune", NAME, "--keep", "3", "-y").returncode == 0
         stream.storage.delete_all("blobs")
         result = sg("checkpoint", "rollback", NAME, "--to", "2", "-y")
         assert result.returncode == 2
-        assert "link 2 was given up by a prune; no link is left that can be" in result.stderr
+        assert (
+            "snapshot 2 was given up by a prune; no snapshot is left that can be" in result.stderr
+        )
 
     def test_a_living_job_is_refused_with_the_evidence(self, sg: Sg, stream: Stream) -> None:
         with running_job(stream) as job:
-            assert tell(job) == "sealed 9"
+            assert tell(job) == "committed 9"
             result = sg("checkpoint", "rollback", NAME, "--to", "4", "--yes")
             assert result.returncode == 11
             assert f"pid {job.pid}" in result.stderr
@@ -280,7 +284,7 @@ class TestChanging:
 
     def test_compact(self, sg: Sg, stream: Stream) -> None:
         before = state_at(stream, stream.chain.head())
-        assert "12 partials of 2 shards" in sg("state", "compact", NAME, "-n").stdout
+        assert "12 deltas of 2 shards" in sg("state", "compact", NAME, "-n").stdout
         assert sg("state", "compact", NAME, "-y").returncode == 0
         assert state_at(stream, check(stream)) == before
         assert stream.chain.head().state.deltas == ()
@@ -294,7 +298,7 @@ class TestChanging:
             Gate(stream).head()
         result = sg("checkpoint", "repair", NAME, "--yes")
         assert result.returncode == 0
-        assert "The stream goes back to link 6" in result.stdout
+        assert "The stream goes back to snapshot 6" in result.stdout
         assert "Done: clicks@8.\n" in result.stderr, "no undo: what was there is damaged"
         assert sound(stream) == {0: 15, 1: 15}
         work(stream, 2)
@@ -368,7 +372,7 @@ class TestPlans:
         with running_job(stream) as job:
             plan = ("checkpoint", "rollback", NAME, "--to", "5", "--force")
             assert sg(*plan, "--plan-out", "plan.json").returncode == 0
-            assert tell(job) == "sealed 9"
+            assert tell(job) == "committed 9"
             assert sg("apply", "plan.json", "--yes").returncode == 0
             assert tell(job).startswith("StaleGeneration")
         assert offsets_of(check(stream)) == {0: 12, 1: 12}

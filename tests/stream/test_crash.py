@@ -1,7 +1,7 @@
 """The crash lab of gated streams: whatever call a writer dies at, the stream is before or after.
 
-After every cut: is what was acknowledged there, does verify find no error, is every link that was
-there still there, is every event counted once, and can a job go on.
+After every cut: is what was acknowledged there, does verify find no error, is every snapshot that
+was there still there, is every event counted once, and can a job go on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sluicegate.errors import Corrupt, NotFound
 from sluicegate.storage import LocalStorage
 from sluicegate.stream import gc
 from sluicegate.stream.append import RebalanceDraft, Signature
-from sluicegate.stream.snapshot import MAX_DELTAS, Link, key_of
+from sluicegate.stream.snapshot import MAX_DELTAS, Snapshot, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.transactions import recover
 from sluicegate.stream.writer import Gate
@@ -32,13 +32,13 @@ from tests.stream.streams import (
     at,
     begin,
     check,
+    commit,
     errors_of,
     go_on,
     in_memory,
     made,
     make_home,
     opened,
-    seal,
     work,
 )
 from tests.support.faults import Aftermath, Cut, Disk, Killed, _run_cut, cut_points
@@ -68,25 +68,25 @@ class Look:
     floor: int
     writer: bool
     positions: tuple[int, ...]
-    lineage: tuple[tuple[int, int], ...]
+    ancestry: tuple[tuple[int, int], ...]
     manifest: tuple[bool, int]
     dedup: tuple[bool, int]
 
     @classmethod
-    def of(cls, link: Link) -> Look:
+    def of(cls, snapshot: Snapshot) -> Look:
         return cls(
-            link.kind.value,
-            link.number,
-            link.generation,
-            link.version,
-            link.sequence,
-            link.epoch,
-            link.floor,
-            link.writer == RUN,
-            tuple(each.offset for each in link.positions),
-            link.lineage,
-            (link.state.base is not None, len(link.state.deltas)),
-            (link.dedup.base is not None, len(link.dedup.deltas)),
+            snapshot.kind.value,
+            snapshot.number,
+            snapshot.generation,
+            snapshot.version,
+            snapshot.sequence,
+            snapshot.epoch,
+            snapshot.floor,
+            snapshot.writer == RUN,
+            tuple(each.offset for each in snapshot.positions),
+            snapshot.ancestry,
+            (snapshot.state.base is not None, len(snapshot.state.deltas)),
+            (snapshot.dedup.base is not None, len(snapshot.dedup.deltas)),
         )
 
 
@@ -163,8 +163,8 @@ def told(cut: object) -> Iterator[None]:
         raise
 
 
-def sealed(stream: Stream) -> object:
-    return seal(as_run(stream, RUN))
+def committed(stream: Stream) -> object:
+    return commit(as_run(stream, RUN))
 
 
 def claimed(stream: Stream) -> None:
@@ -173,7 +173,7 @@ def claimed(stream: Stream) -> None:
 
 
 def pruned(stream: Stream) -> None:
-    """To the newest link; every cut copies what is there."""
+    """To the newest snapshot; every cut copies what is there."""
     gc.prune(Gate(stream), stream.chain.head().number)
 
 
@@ -199,10 +199,10 @@ def damaged(number: int) -> Step:
 
 
 def blob_lost(number: int) -> Step:
-    """What only this link, and those after it, refer to is gone."""
+    """What only this snapshot, and those after it, refer to is gone."""
 
     def step(stream: Stream) -> None:
-        ref = stream.chain.read(number).partials
+        ref = stream.chain.read(number).state_delta
         assert ref
         (Path(stream.uri) / ref.key).unlink()
 
@@ -226,13 +226,13 @@ def epochs(number: int) -> Step:
 ACTS = {
     "a claim": Act([epochs(2)], claimed),
     "the first claim": Act([], claimed),
-    "the first seal": Act([claimed], sealed, tuple(Aftermath)),
-    "a later seal": Act([epochs(2)], sealed),
-    "a seal that folds": Act([epochs(MAX_DELTAS), pruned], sealed),
+    "the first commit": Act([claimed], committed, tuple(Aftermath)),
+    "a later commit": Act([epochs(2)], committed),
+    "a commit that folds": Act([epochs(MAX_DELTAS), pruned], committed),
     "a rollback": Act([epochs(3)], lambda s: apply(s, "rollback", to=3)),
     "a reset": Act([epochs(3)], lambda s: apply(s, "reset", positions=at(3)), dedup=True),
     "a rebalance": Act([epochs(2)], rebalanced),
-    "a seal that folds the dedup log": Act([epochs(MAX_DELTAS), pruned], sealed, dedup=True),
+    "a commit that folds the dedup log": Act([epochs(MAX_DELTAS), pruned], committed, dedup=True),
     "a compact of the dedup log": Act([epochs(3)], lambda s: apply(s, "compact-dedup"), dedup=True),
     "a compact": Act([epochs(3)], lambda s: apply(s, "compact")),
     "a prune": Act([epochs(4)], lambda s: apply(s, "prune", to=3)),
@@ -248,7 +248,7 @@ def test_an_act_is_before_or_after_at_every_cut(scratch: Path, name: str) -> Non
     for step in act.steps:
         step(stream)
     before = Gate(stream).head()
-    links = {n: stream.chain.read(n).digest for n in range(before.floor, before.number + 1)}
+    snapshots = {n: stream.chain.read(n).digest for n in range(before.floor, before.number + 1)}
     after = _after(template, scratch / "after", act.step)
     seen = set()
     for cut, again in cuts(scratch, copy_of(template), acting(act.step), act.aftermaths):
@@ -262,7 +262,7 @@ def test_an_act_is_before_or_after_at_every_cut(scratch: Path, name: str) -> Non
             found = Look.of(check(stream))
             assert found in (Look.of(before), after)
             for number in range(found.floor, before.number + 1):
-                assert stream.chain.read(number).digest == links[number]
+                assert stream.chain.read(number).digest == snapshots[number]
             go_on(stream)
     assert len(seen) == 2 * len(act.aftermaths), "both outcomes must occur"
 
@@ -305,10 +305,10 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
     stream = made(template, epochs=3)
     apply(stream, "compact")
     with_orphans(stream)
-    # Links below the floor are left, as by a prune that was killed before its sweep.
-    shutil.copytree(template / NAME / "chain", scratch / "links")
+    # Snapshots below the floor are left, as by a prune that was killed before its sweep.
+    shutil.copytree(template / NAME / "chain", scratch / "snapshots")
     gc.prune(Gate(stream), 3, grace=gc.GRACE * 9)
-    shutil.copytree(scratch / "links", template / NAME / "chain", dirs_exist_ok=True)
+    shutil.copytree(scratch / "snapshots", template / NAME / "chain", dirs_exist_ok=True)
     before = Gate(stream).head()
     ends = set()
 
@@ -321,7 +321,7 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
         with told(cut):
             stream = opened(cut.root)
             assert check(stream).digest == before.digest
-            left = sorted(int(p.stem) for p in (cut.root / NAME / "chain").glob("*.link"))
+            left = sorted(int(p.stem) for p in (cut.root / NAME / "chain").glob("*.snapshot"))
             assert left[-4:] == [3, 4, 5, 6]
             if cut.acknowledged:
                 assert left == [3, 4, 5, 6]
@@ -342,11 +342,11 @@ class Damage:
 
 
 DAMAGES = {
-    "the newest link": Damage([damaged(5)], 4),
-    "an older link": Damage([damaged(3)], 5),
+    "the newest snapshot": Damage([damaged(5)], 4),
+    "an older snapshot": Damage([damaged(3)], 5),
     "the newest blob": Damage([blob_lost(5)], 4),
     "the head": Damage([lambda s: (Path(s.uri) / "HEAD").unlink()], 5),
-    "the newest two links": Damage([damaged(5), damaged(4)], 3),
+    "the newest two snapshots": Damage([damaged(5), damaged(4)], 3),
 }
 
 
@@ -369,7 +369,7 @@ def test_a_repair_is_before_or_after_at_every_cut(scratch: Path, name: str) -> N
             if again:
                 continue
             if not is_sound:
-                if name != "an older link":
+                if name != "an older snapshot":
                     with pytest.raises(Corrupt):
                         work(stream, 1)
                 repaired(stream)
@@ -427,7 +427,7 @@ def test_a_second_writer_relies_on_nothing_that_a_power_loss_takes(scratch: Path
     claimed(stream)
     before = Gate(stream).head().number
     ends = set()
-    for root, disk, _ in killed_at_every_call(scratch, sealed):
+    for root, disk, _ in killed_at_every_call(scratch, committed):
         head = work(opened(root, disk.process()), 1)
         disk.crash(Aftermath.POWER_LOSS)
         assert check(opened(root)).digest == head.digest
@@ -439,7 +439,7 @@ def test_what_somebody_was_told_survives_a_power_loss(scratch: Path) -> None:
     """Also what a writer did not live to make durable itself."""
     claimed(made(scratch / "template", epochs=2))
     ends = set()
-    for root, disk, acknowledged in killed_at_every_call(scratch, sealed):
+    for root, disk, acknowledged in killed_at_every_call(scratch, committed):
         found = recover(opened(root, disk.process()))
         disk.crash(Aftermath.POWER_LOSS)
         assert recover(opened(root)) == found

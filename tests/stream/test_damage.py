@@ -1,8 +1,8 @@
 """The damage lab: each file of a stream damaged in each way is found, and repaired.
 
-What must be found, and what a repair must lose, is worked out from the sound stream: which links
-were lost, and which blobs each link leads to. `SG_LAB=all` damages every blob there is, not one of
-each role.
+What must be found, and what a repair must lose, is worked out from the sound stream: which
+snapshots were lost, and which blobs each snapshot leads to. `SG_LAB=all` damages every blob there
+is, not one of each role.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sluicegate.stream.operations import repair
 from sluicegate.stream.snapshot import (
     ChainDamaged,
     ChainShort,
-    Link,
+    Snapshot,
     encode,
     extended,
     key_of,
@@ -58,20 +58,20 @@ ROLES = (
     "operators",
     "dedup",
     "assignment",
-    "compacted partial",
-    "newest partial",
-    "abandoned partial",
+    "compacted table",
+    "newest table",
+    "abandoned table",
     "abandoned manifest",
-    "oldest partial",
+    "oldest table",
 )
 
 
 @dataclass(slots=True)
 class Original:
-    """The sound stream: its links, and what each of them leads to."""
+    """The sound stream: its snapshots, and what each of them leads to."""
 
     home: Path
-    links: dict[int, Link]
+    snapshots: dict[int, Snapshot]
     reach: dict[int, set[str]]
     backups: dict[int, Path]
     roles: dict[str, Ref]
@@ -97,29 +97,29 @@ class Lab:
     def stream(self, *, read_only: bool = False) -> Stream:
         return open_stream(str(self.root), read_only=read_only)
 
-    def link(self, number: int) -> Path:
+    def snapshot(self, number: int) -> Path:
         return self.root / key_of(number)
 
     def damage(self, way: str, path: Path, neighbour: Path | None = None) -> None:
-        """Do it, and note what it does to links and blobs."""
+        """Do it, and note what it does to snapshots and blobs."""
         hurt = [path, *([neighbour] if neighbour and way == "swapped" else [])]
         harm(way, path, neighbour)
         for each in hurt:
-            if each.suffix == ".link":
+            if each.suffix == ".snapshot":
                 self.lost.add(int(each.stem))
             elif "blobs" in each.parts:
                 self.bad.add(f"blobs/{each.parent.name}/{each.name}")
 
     @property
     def usable(self) -> list[int]:
-        """The links that are whole."""
-        kept = self.original.links.keys() - self.lost
+        """The snapshots that are whole."""
+        kept = self.original.snapshots.keys() - self.lost
         return sorted(n for n in kept if not self.original.reach[n] & self.bad)
 
     @property
     def base(self) -> int:
-        """The link that the stream must go on from."""
-        head = self.original.links[max(self.original.links.keys() - self.lost)]
+        """The snapshot that the stream must go on from."""
+        head = self.original.snapshots[max(self.original.snapshots.keys() - self.lost)]
         of_the_stream = [n for n in self.usable if head.includes(n)]
         return max(of_the_stream or self.usable)
 
@@ -159,7 +159,7 @@ def lab(original: Original) -> Iterator[Lab]:
 
 
 def build(root: Path) -> Original:
-    """A stream with a history: every kind of link that this release makes, and of blob."""
+    """A stream with a history: every kind of snapshot that this release makes, and of blob."""
     home = streams.make_home(root / "home")
     stream = streams.opened(home)
     backups: dict[int, Path] = {}
@@ -197,23 +197,23 @@ def build(root: Path) -> Original:
 def with_operators(stream: Stream) -> None:
     operators = stream.blobs.put(b"what operators remember")
     with Gate(stream).claim(app="job") as job:
-        epoch = streams.epoch_after(Gate(stream), job.link)
-        job.seal(replace(epoch, operators=operators))
-        streams.seal(job)
+        epoch = streams.epoch_after(Gate(stream), job.snapshot)
+        job.commit(replace(epoch, operators=operators))
+        streams.commit(job)
 
 
 def seen(home: Path, stream: Stream, backups: dict[int, Path]) -> Original:
-    links = {n: stream.chain.read(n) for n in stream.chain.numbers()}
-    assert (min(links), max(links)) == (FLOOR, NEWEST)
-    assert max(n for n, link in links.items() if link.kind.value != "epoch") == TOLD
-    reach = {n: {ref.key for ref in reached(stream, link)} for n, link in links.items()}
-    head, abandoned = links[NEWEST], links[7]
+    snapshots = {n: stream.chain.read(n) for n in stream.chain.numbers()}
+    assert (min(snapshots), max(snapshots)) == (FLOOR, NEWEST)
+    assert max(n for n, snapshot in snapshots.items() if snapshot.kind.value != "epoch") == TOLD
+    reach = {n: {ref.key for ref in reached(stream, snapshot)} for n, snapshot in snapshots.items()}
+    head, abandoned = snapshots[NEWEST], snapshots[7]
     assert head.state.base
     assert head.operators
     assert head.assignment
-    assert abandoned.partials
+    assert abandoned.state_delta
 
-    def partial(of: Ref) -> Ref:
+    def table_in(of: Ref) -> Ref:
         return max(manifest.refs_in(stream.blobs, of), key=lambda ref: ref.size)
 
     refs = {
@@ -223,19 +223,19 @@ def seen(home: Path, stream: Stream, backups: dict[int, Path]) -> Original:
         "operators": head.operators,
         "dedup": head.dedup.refs[0],
         "assignment": head.assignment,
-        "compacted partial": partial(head.state.base),
-        "newest partial": partial(head.state.deltas[-1]),
-        "abandoned partial": partial(abandoned.partials),
-        "abandoned manifest": abandoned.partials,
-        "oldest partial": partial(links[FLOOR].state.refs[0]),
+        "compacted table": table_in(head.state.base),
+        "newest table": table_in(head.state.deltas[-1]),
+        "abandoned table": table_in(abandoned.state_delta),
+        "abandoned manifest": abandoned.state_delta,
+        "oldest table": table_in(snapshots[FLOOR].state.refs[0]),
     }
     assert set(refs) == set(ROLES)
-    return Original(home, links, reach, backups, refs)
+    return Original(home, snapshots, reach, backups, refs)
 
 
-def reached(stream: Stream, link: Link) -> Iterator[Ref]:
-    yield from link.refs
-    for ref in (*link.state.refs, *([link.partials] if link.partials else [])):
+def reached(stream: Stream, snapshot: Snapshot) -> Iterator[Ref]:
+    yield from snapshot.refs
+    for ref in (*snapshot.state.refs, *([snapshot.state_delta] if snapshot.state_delta else [])):
         yield from manifest.refs_in(stream.blobs, ref)
 
 
@@ -252,10 +252,10 @@ def codes(found: Iterable[Finding]) -> set[str]:
 
 
 def numbers_in(found: Iterable[Finding]) -> set[int]:
-    """The links that findings say are damaged."""
+    """The snapshots that findings say are damaged."""
     numbers: set[int] = set()
     for each in found:
-        if each.rule is rules.LINK_DAMAGED:
+        if each.rule is rules.SNAPSHOT_DAMAGED:
             first, _, last = each.detail.partition(":")[0].split()[1].partition("-")
             assert each.place.endswith(key_of(int(first)))
             numbers |= set(range(int(first), int(last or first) + 1))
@@ -268,11 +268,11 @@ def check_found(lab: Lab, found: list[Finding]) -> None:
     blobs = {each.place: each for each in found if each.rule is rules.BLOB_DAMAGED}
     assert blobs.keys() == {f"{lab.root}/{key}" for key in lab.bad}
     for key in lab.bad:
-        kept = lab.original.links.keys() - lab.lost
+        kept = lab.original.snapshots.keys() - lab.lost
         users = sorted(n for n in kept if key in lab.original.reach[n])
-        told = blobs[f"{lab.root}/{key}"].detail.rpartition("links that refer to it: ")[2]
+        told = blobs[f"{lab.root}/{key}"].detail.rpartition("snapshots that refer to it: ")[2]
         assert told == ", ".join(f"{a}-{b}" if a != b else f"{a}" for a, b in spans(users))
-    expected = {rules.LINK_DAMAGED.code} if lab.lost else set()
+    expected = {rules.SNAPSHOT_DAMAGED.code} if lab.lost else set()
     expected |= {rules.SHORT.code} if NEWEST in lab.lost else set()
     expected |= {rules.BLOB_DAMAGED.code} if lab.bad else set()
     assert codes(found) == expected
@@ -299,12 +299,12 @@ def planned(lab: Lab, *, read_data: bool = False) -> Plan:
     return journal.propose(streams.operation_of("repair", read_data=read_data))
 
 
-def applied(lab: Lab, plan: Plan) -> Link:
+def applied(lab: Lab, plan: Plan) -> Snapshot:
     StreamJournal(lab.stream()).apply(plan, Approval(myself(), "a test"))
     return lab.stream().chain.head()
 
 
-def mend(lab: Lab, found: list[Finding] | None = None) -> Link:
+def mend(lab: Lab, found: list[Finding] | None = None) -> Snapshot:
     """Run the command that verify names."""
     found = errors(lab) if found is None else found
     read_data = any("--read-data" in each.repair for each in found)
@@ -314,45 +314,47 @@ def mend(lab: Lab, found: list[Finding] | None = None) -> Link:
 
 
 def check_plan(lab: Lab, plan: Plan) -> None:
-    """The plan says which links and how many events are lost: what is lost, no more, no less."""
-    told, base, links = " ".join(plan.consequences), lab.base, lab.original.links
-    assert f"going on from link {base} " in " ".join(a.detail for a in plan.actions)
+    """The plan says which snapshots and how many events are lost, no more, no less."""
+    told, base, snapshots = " ".join(plan.consequences), lab.base, lab.original.snapshots
+    assert f"going on from snapshot {base} " in " ".join(a.detail for a in plan.actions)
     if base == NEWEST:
-        assert "newest link" in told
+        assert "newest snapshot" in told
         assert "goes back" not in told
         return
     first = base + 1
-    which = f"link {first}" if first == NEWEST else f"links {first} to {NEWEST}"
-    assert f"goes back to link {base} of " in told
+    which = f"snapshot {first}" if first == NEWEST else f"snapshots {first} to {NEWEST}"
+    assert f"goes back to snapshot {base} of " in told
     assert f"What {which} did is given up" in told
-    lost = links[NEWEST].sequence - links[base].sequence
-    if links[base].generation != links[NEWEST].generation:
-        assert "How many events were sealed since is not known" in told
+    lost = snapshots[NEWEST].sequence - snapshots[base].sequence
+    if snapshots[base].generation != snapshots[NEWEST].generation:
+        assert "How many events were committed since is not known" in told
     else:
-        assert f"{lost} events were sealed" in told if lost else "No events were sealed" in told
+        assert (
+            f"{lost} events were committed" in told if lost else "No events were committed" in told
+        )
 
 
-def check_repaired(lab: Lab, link: Link) -> None:
-    """The link of a repair says what was given up, holds what the base held, and goes up only."""
-    last, base = lab.original.links[NEWEST], lab.original.links[lab.base]
-    assert (link.kind.value, link.number) == ("repair", NEWEST + 1)
-    assert link.generation == last.generation + 1
-    assert (link.epoch, link.created_at >= last.created_at) == (last.epoch, True)
-    assert link.version >= last.version
-    assert link.floor >= last.floor
-    assert (link.sequence, link.positions, link.state) == (
+def check_repaired(lab: Lab, snapshot: Snapshot) -> None:
+    """The snapshot of a repair says what was discarded, holds what the base held, only goes up."""
+    last, base = lab.original.snapshots[NEWEST], lab.original.snapshots[lab.base]
+    assert (snapshot.kind.value, snapshot.number) == ("repair", NEWEST + 1)
+    assert snapshot.generation == last.generation + 1
+    assert (snapshot.epoch, snapshot.created_at >= last.created_at) == (last.epoch, True)
+    assert snapshot.version >= last.version
+    assert snapshot.floor >= last.floor
+    assert (snapshot.sequence, snapshot.positions, snapshot.state) == (
         base.sequence,
         base.positions,
         base.state,
     )
-    assert link.lineage == extended(base.lineage, link.number)
-    unusable = lab.original.links.keys() - lab.lost - set(lab.usable)
-    assert declared(link, "damaged") == lab.lost
-    assert declared(link, "unusable") == unusable
+    assert snapshot.ancestry == extended(base.ancestry, snapshot.number)
+    unusable = lab.original.snapshots.keys() - lab.lost - set(lab.usable)
+    assert declared(snapshot, "damaged") == lab.lost
+    assert declared(snapshot, "unusable") == unusable
 
 
-def declared(link: Link, name: str) -> set[int]:
-    return {n for first, last, *_ in link.details[name] for n in range(first, last + 1)}
+def declared(snapshot: Snapshot, name: str) -> set[int]:
+    return {n for first, last, *_ in snapshot.details[name] for n in range(first, last + 1)}
 
 
 def check_well(lab: Lab) -> None:
@@ -367,10 +369,10 @@ def check_well(lab: Lab) -> None:
 
 
 def check_way_back(lab: Lab) -> None:
-    """Sound links can be gone back to and the change be undone; lost ones say that they are."""
+    """Sound snapshots can be gone back to and the change be undone; lost ones say that they are."""
     stream = lab.stream()
     head = Gate(stream).head()
-    kept = [n for n in lab.usable if lab.original.links[n].sequence != head.sequence]
+    kept = [n for n in lab.usable if lab.original.snapshots[n].sequence != head.sequence]
     for number in sorted({kept[0], kept[-1]} if EVERYTHING else {kept[0]}):
         streams.apply(stream, "rollback", to=number)
         streams.check_counted(stream, Gate(stream).head())
@@ -448,40 +450,40 @@ def sampled(index: int, way: str, every: int) -> bool:
         if number in SPECIAL or sampled(number, way, len(WAYS))
     ],
 )
-def test_link(lab: Lab, way: str, number: int) -> None:
+def test_snapshot(lab: Lab, way: str, number: int) -> None:
     beside = number - 1 if number > FLOOR else number + 1
-    lab.damage(way, lab.link(number), lab.link(beside))
+    lab.damage(way, lab.snapshot(number), lab.snapshot(beside))
     if NEWEST in lab.lost:
         check_refused(lab)
     go_through(lab, and_back=EVERYTHING or way in ("missing", "flipped"))
 
 
 @pytest.mark.parametrize("number", [FLOOR, 8, TOLD, NEWEST])
-def test_a_link_of_another_branch(lab: Lab, number: int) -> None:
+def test_a_snapshot_of_another_branch(lab: Lab, number: int) -> None:
     """Sound in itself, but not the one that its successor, or HEAD, names."""
-    forged = replace(lab.original.links[number], reason="on another branch")
-    lab.link(number).write_bytes(encode(forged))
+    forged = replace(lab.original.snapshots[number], reason="on another branch")
+    lab.snapshot(number).write_bytes(encode(forged))
     lab.lost.add(number)
     go_through(lab, and_back=False)
 
 
-def test_a_link_of_another_branch_is_not_gone_back_to(lab: Lab) -> None:
-    forged = replace(lab.original.links[12], reason="on another branch")
-    lab.link(12).write_bytes(encode(forged))
+def test_a_snapshot_of_another_branch_is_not_gone_back_to(lab: Lab) -> None:
+    forged = replace(lab.original.snapshots[12], reason="on another branch")
+    lab.snapshot(12).write_bytes(encode(forged))
     with pytest.raises(CannotGoBack):
         streams.apply(lab.stream(), "rollback", to=12)
 
 
-def test_a_newest_link_that_does_not_follow(lab: Lab) -> None:
+def test_a_newest_snapshot_that_does_not_follow(lab: Lab) -> None:
     """HEAD may be one behind; what comes after it must still be its child."""
-    before = lab.original.links[NEWEST - 1]
+    before = lab.original.snapshots[NEWEST - 1]
     write_hint(LocalStorage(lab.root), HEAD, Hint.of(before))
-    forged = replace(lab.original.links[NEWEST], parent="ab" * 32)
-    lab.link(NEWEST).write_bytes(encode(forged))
+    forged = replace(lab.original.snapshots[NEWEST], parent="ab" * 32)
+    lab.snapshot(NEWEST).write_bytes(encode(forged))
     check_refused(lab)
     assert numbers_in(errors(lab)) == {NEWEST}
-    link = applied(lab, planned(lab))
-    assert (link.number, link.sequence) == (NEWEST + 1, before.sequence)
+    snapshot = applied(lab, planned(lab))
+    assert (snapshot.number, snapshot.sequence) == (NEWEST + 1, before.sequence)
     check_well(lab)
 
 
@@ -601,14 +603,14 @@ def test_files_that_are_no_part_of_the_stream(lab: Lab, way: str) -> None:
 
 
 SEVERAL = {
-    "the newest two links": ["link 22", "link 21"],
-    "every other link": [f"link {n}" for n in range(FLOOR, NEWEST, 2)],
-    "all links since the rollback": [f"link {n}" for n in range(8, NEWEST + 1)],
-    "the newest link and a blob of the one before": ["link 22", "blob first delta"],
-    "a link in the middle and the base": ["link 12", "blob base"],
-    "the newest link and the base": ["link 22", "blob base"],
+    "the newest two snapshots": ["snapshot 22", "snapshot 21"],
+    "every other snapshot": [f"snapshot {n}" for n in range(FLOOR, NEWEST, 2)],
+    "all snapshots since the rollback": [f"snapshot {n}" for n in range(8, NEWEST + 1)],
+    "the newest snapshot and a blob of the one before": ["snapshot 22", "blob first delta"],
+    "a snapshot in the middle and the base": ["snapshot 12", "blob base"],
+    "the newest snapshot and the base": ["snapshot 22", "blob base"],
     "all blobs since the compaction": ["blob base", "blob first delta", "blob newest delta"],
-    "blobs of both branches": ["blob abandoned partial", "blob newest partial"],
+    "blobs of both branches": ["blob abandoned table", "blob newest table"],
 }
 
 
@@ -617,15 +619,15 @@ SEVERAL = {
 def test_several_files(lab: Lab, name: str, way: str) -> None:
     for each in SEVERAL[name]:
         kind, _, which = each.partition(" ")
-        key = key_of(int(which)) if kind == "link" else lab.original.roles[which].key
+        key = key_of(int(which)) if kind == "snapshot" else lab.original.roles[which].key
         lab.damage(way, lab.root / key)
     go_through(lab)
 
 
 @pytest.mark.parametrize("way", ["missing", "cut"])
-def test_head_and_newest_link(lab: Lab, way: str) -> None:
+def test_head_and_newest_snapshot(lab: Lab, way: str) -> None:
     harm(way, lab.root / "HEAD")
-    harm(way, lab.link(NEWEST))
+    harm(way, lab.snapshot(NEWEST))
     check_refused(lab)
     found = errors(lab)
     assert rules.HEAD_DAMAGED.code in codes(found)
@@ -636,16 +638,16 @@ def test_head_and_newest_link(lab: Lab, way: str) -> None:
         assert "not known whether there were later ones" in told
     else:
         assert numbers_in(found) == {NEWEST}
-        assert "How many events were sealed since is not known" in told
-    link, before = applied(lab, plan), lab.original.links[NEWEST - 1]
-    assert link.number == (NEWEST if way == "missing" else NEWEST + 1)
-    assert link.generation > lab.original.links[NEWEST].generation
-    assert (link.sequence, link.state) == (before.sequence, before.state)
+        assert "How many events were committed since is not known" in told
+    snapshot, before = applied(lab, plan), lab.original.snapshots[NEWEST - 1]
+    assert snapshot.number == (NEWEST if way == "missing" else NEWEST + 1)
+    assert snapshot.generation > lab.original.snapshots[NEWEST].generation
+    assert (snapshot.sequence, snapshot.state) == (before.sequence, before.state)
     check_well(lab)
 
 
 def test_all_blobs_of_one_epoch(lab: Lab) -> None:
-    ref = lab.original.links[21].partials
+    ref = lab.original.snapshots[21].state_delta
     assert ref
     stream = lab.stream(read_only=True)
     for each in [*manifest.refs_in(stream.blobs, ref), ref]:
@@ -664,19 +666,19 @@ def test_an_old_backup_of_the_stream(lab: Lab, number: int) -> None:
     check_refused(lab)
     found = errors(lab)
     assert rules.SHORT.code in codes(found)
-    assert f"link {TOLD} is known to have been there" in " ".join(f.detail for f in found)
+    assert f"snapshot {TOLD} is known to have been there" in " ".join(f.detail for f in found)
     plan, base = planned(lab), lab.stream().chain.read(number)
-    told, last = " ".join(plan.consequences), lab.original.links[TOLD]
-    assert f"goes back to link {number} of " in told
+    told, last = " ".join(plan.consequences), lab.original.snapshots[TOLD]
+    assert f"goes back to snapshot {number} of " in told
     if base.generation == last.generation:
-        assert f"at least {last.sequence - base.sequence} events were sealed" in told
+        assert f"at least {last.sequence - base.sequence} events were committed" in told
     else:
-        assert "How many events were sealed since is not known" in told
-    link = applied(lab, plan)
-    assert (link.number, link.generation) == (TOLD + 1, last.generation + 1)
-    assert (link.epoch, link.version) == (last.epoch, last.version)
-    assert link.floor >= last.floor
-    assert (link.sequence, link.state) == (base.sequence, base.state)
+        assert "How many events were committed since is not known" in told
+    snapshot = applied(lab, plan)
+    assert (snapshot.number, snapshot.generation) == (TOLD + 1, last.generation + 1)
+    assert (snapshot.epoch, snapshot.version) == (last.epoch, last.version)
+    assert snapshot.floor >= last.floor
+    assert (snapshot.sequence, snapshot.state) == (base.sequence, base.state)
     check_well(lab)
 
 
@@ -706,8 +708,8 @@ def test_an_old_backup_of_head(lab: Lab, number: int) -> None:
     check_well(lab)
 
 
-def test_an_old_head_over_links_that_were_given_up(lab: Lab) -> None:
-    lab.damage("flipped", lab.link(NEWEST))
+def test_an_old_head_over_snapshots_that_were_given_up(lab: Lab) -> None:
+    lab.damage("flipped", lab.snapshot(NEWEST))
     check_repaired(lab, mend(lab))
     shutil.copyfile(lab.original.backups[17] / "HEAD", lab.root / "HEAD")
     check_refused(lab)
@@ -732,9 +734,9 @@ def test_no_stream_at_all(lab: Lab, how: str) -> None:
 
 
 def test_a_stray_file_does_not_take_the_chain_away(lab: Lab) -> None:
-    shutil.copyfile(lab.link(NEWEST), lab.link(10**18))
+    shutil.copyfile(lab.snapshot(NEWEST), lab.snapshot(10**18))
     (found,) = [each for each in errors(lab) if each.repair.startswith("mv ")]
-    assert found.place == str(lab.link(10**18))
+    assert found.place == str(lab.snapshot(10**18))
     clear_the_way(lab)
     check_well(lab)
 
@@ -746,20 +748,20 @@ def test_a_stray_file_does_not_take_the_chain_away(lab: Lab) -> None:
     ("number", "way"), [(n, way) for n in (12, NEWEST) for way in WAYS if sampled(n // 2, way, 2)]
 )
 def test_what_was_given_up_may_change(lab: Lab, way: str, number: int) -> None:
-    lab.damage("flipped", lab.link(number))
+    lab.damage("flipped", lab.snapshot(number))
     check_repaired(lab, mend(lab))
     if way == "swapped":
-        shutil.copyfile(lab.original.home / streams.NAME / key_of(number), lab.link(number))
+        shutil.copyfile(lab.original.home / streams.NAME / key_of(number), lab.snapshot(number))
     else:
-        harm(way, lab.link(number))
+        harm(way, lab.snapshot(number))
     check_well(lab)
 
 
 def test_what_was_given_up_may_come_back(lab: Lab) -> None:
-    for each in (lab.link(NEWEST), lab.root / lab.original.roles["first delta"].key):
+    for each in (lab.snapshot(NEWEST), lab.root / lab.original.roles["first delta"].key):
         lab.damage("cut", each)
     check_repaired(lab, mend(lab))
-    given_up = (NEWEST, *sorted(lab.original.links.keys() - set(lab.usable)))
+    given_up = (NEWEST, *sorted(lab.original.snapshots.keys() - set(lab.usable)))
     shutil.copytree(lab.original.home / streams.NAME, lab.root, dirs_exist_ok=True, ignore=only_new)
     check_well(lab)
     for number in given_up[:2]:
@@ -775,11 +777,11 @@ def only_new(_directory: str, names: list[str]) -> list[str]:
 @pytest.mark.parametrize("way", ["missing", "flipped"])
 @pytest.mark.parametrize("epochs", [0, 2])
 def test_the_repair_is_damaged(lab: Lab, way: str, epochs: int) -> None:
-    lab.damage("cut", lab.link(NEWEST))
+    lab.damage("cut", lab.snapshot(NEWEST))
     first = mend(lab)
     streams.work(lab.stream(), epochs)
     before = Gate(lab.stream()).head()
-    harm(way, lab.link(first.number))
+    harm(way, lab.snapshot(first.number))
     found = errors(lab)
     # What it had dealt with is open again.
     assert numbers_in(found) == {NEWEST, first.number}
@@ -787,23 +789,23 @@ def test_the_repair_is_damaged(lab: Lab, way: str, epochs: int) -> None:
     assert second.number == before.number + 1
     assert second.generation > before.generation
     assert second.epoch >= before.epoch
-    # With epochs after it, it is only one of the older links.
+    # With epochs after it, it is only one of the older snapshots.
     assert second.sequence == (before.sequence if epochs else first.sequence)
     check_well(lab)
-    harm("missing", lab.link(second.number))
+    harm("missing", lab.snapshot(second.number))
     applied(lab, planned(lab))
     check_well(lab)
 
 
 def test_damage_after_damage(lab: Lab) -> None:
-    """Each time something else of the newest link, until little is left."""
+    """Each time something else of the newest snapshot, until little is left."""
     for turn in range(4):
         head = Gate(lab.stream()).head()
-        harm("missing" if turn % 2 else "cut", lab.link(head.number))
+        harm("missing" if turn % 2 else "cut", lab.snapshot(head.number))
         before = lab.stream().chain.numbers()
-        link = applied(lab, planned(lab))
-        assert link.number not in before
-        assert link.number == head.number + 1
+        snapshot = applied(lab, planned(lab))
+        assert snapshot.number not in before
+        assert snapshot.number == head.number + 1
         check_well(lab)
 
 
@@ -811,7 +813,7 @@ def test_damage_after_damage(lab: Lab) -> None:
 
 
 def test_a_plan_is_refused_when_the_damage_is_gone(lab: Lab) -> None:
-    lab.damage("missing", lab.link(NEWEST))
+    lab.damage("missing", lab.snapshot(NEWEST))
     plan = planned(lab)
     restore(lab)
     with pytest.raises(Drifted):
@@ -820,7 +822,7 @@ def test_a_plan_is_refused_when_the_damage_is_gone(lab: Lab) -> None:
 
 
 def test_a_plan_is_refused_when_there_is_more_damage(lab: Lab) -> None:
-    lab.damage("missing", lab.link(NEWEST))
+    lab.damage("missing", lab.snapshot(NEWEST))
     plan = planned(lab)
     lab.damage("missing", lab.root / lab.original.roles["first delta"].key)
     with pytest.raises(Drifted):
@@ -830,7 +832,7 @@ def test_a_plan_is_refused_when_there_is_more_damage(lab: Lab) -> None:
 
 @pytest.mark.parametrize("change", ["restored", "more", "went on"])
 def test_what_changes_before_the_lock(lab: Lab, change: str) -> None:
-    path = lab.root / lab.original.roles["newest partial"].key
+    path = lab.root / lab.original.roles["newest table"].key
     lab.damage("flipped", path)
     gate = Gate(lab.stream())
     diagnosis = repair.diagnose(gate.stream, read_data=True)
@@ -847,8 +849,8 @@ def test_what_changes_before_the_lock(lab: Lab, change: str) -> None:
 
 
 def test_a_plan_may_be_applied_where_the_stream_lies_elsewhere(lab: Lab) -> None:
-    lab.damage("cut", lab.link(NEWEST))
-    lab.damage("flipped", lab.root / lab.original.roles["newest partial"].key)
+    lab.damage("cut", lab.snapshot(NEWEST))
+    lab.damage("flipped", lab.root / lab.original.roles["newest table"].key)
     plan = planned(lab, read_data=True)
     lab.home = lab.home.rename(lab.home.with_name("mounted-elsewhere"))
     check_repaired(lab, applied(lab, plan))
@@ -856,16 +858,16 @@ def test_a_plan_may_be_applied_where_the_stream_lies_elsewhere(lab: Lab) -> None
 
 
 def test_old_damage_is_repaired_beside_a_job(lab: Lab) -> None:
-    lab.damage("missing", lab.link(12))
+    lab.damage("missing", lab.snapshot(12))
     plan = planned(lab)
     after = streams.work(lab.stream(), 2)
-    link = applied(lab, plan)
-    assert (link.number, link.sequence) == (after.number + 1, after.sequence)
+    snapshot = applied(lab, plan)
+    assert (snapshot.number, snapshot.sequence) == (after.number + 1, after.sequence)
     check_well(lab)
 
 
 def test_what_was_taken_back_is_not_brought_back(lab: Lab) -> None:
-    """Links 6 and 7 were rolled back by 8; the newest link says so, though it is not whole."""
+    """Snapshots 6 and 7 were rolled back by 8; the newest one says so, though damaged."""
     lose_all_since_the_rollback(lab)
     assert lab.base == 5
     go_through(lab)
@@ -874,16 +876,16 @@ def test_what_was_taken_back_is_not_brought_back(lab: Lab) -> None:
 def test_unless_nothing_else_is_whole(lab: Lab) -> None:
     lose_all_since_the_rollback(lab)
     for number in range(FLOOR, 6):
-        lab.damage("missing", lab.link(number))
+        lab.damage("missing", lab.snapshot(number))
     assert lab.base == 7
     told = planned(lab).consequences[0]
-    assert "Link 7 had been taken back by an earlier change, but nothing else is whole" in told
+    assert "Snapshot 7 had been taken back by an earlier change, but nothing else is whole" in told
     go_through(lab)
 
 
 def lose_all_since_the_rollback(lab: Lab) -> None:
     for number in range(8, NEWEST):
-        lab.damage("missing", lab.link(number))
+        lab.damage("missing", lab.snapshot(number))
     lab.damage("missing", lab.root / lab.original.roles["newest delta"].key)
 
 

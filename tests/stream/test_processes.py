@@ -1,8 +1,8 @@
 """One stream, sixteen real processes that are killed again and again, and a chain that holds.
 
-Jobs claim and seal, operators compact, prune, roll back and rebalance, a collector removes orphans
-without any grace, and somebody verifies all the while. Everybody writes down what was acknowledged
-and what was refused. In the end the whole chain is replayed against the race table.
+Jobs claim and commit, operators compact, prune, roll back and rebalance, a collector removes
+orphans without any grace, and somebody verifies all the while. Everybody writes down what was
+acknowledged and what was refused. In the end the whole chain is replayed against the race table.
 
 `SG_LAB_SECONDS=60` lets it run for a minute. All processes are forked from one that has everything
 imported, because one that is killed every second must start in less.
@@ -28,35 +28,36 @@ import pytest
 from sluicegate.errors import Drifted, Fenced, Locked, SluicegateError, StaleVersion
 from sluicegate.journal import Approval
 from sluicegate.process import myself
-from sluicegate.state.backend import EpochIncomplete, PartialConflict
+from sluicegate.state.backend import DeltaConflict, EpochIncomplete
 from sluicegate.storage.blobs import BlobDamaged
 from sluicegate.stream import gc
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.history import CannotGoBack
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations.compact import compact
-from sluicegate.stream.snapshot import Kind, Link, decode
+from sluicegate.stream.snapshot import Kind, Snapshot, decode
 from sluicegate.stream.writer import Gate
 from tests.stream.streams import (
     NAME,
     OVERTAKING,
     check,
     check_counted,
+    commit,
     errors_of,
     in_memory,
     made,
     opened,
     operation_of,
     replay,
-    seal,
 )
 
 SECONDS = float(os.environ.get("SG_LAB_SECONDS", "8"))
 LONGEST = 120.0
 # What may happen to anybody here; all else is a defect.
 REFUSED = (Fenced, Locked, Drifted, CannotGoBack)
-# The collector takes what is not sealed yet; another run may have sealed an epoch of this number.
-UNSEALED = (BlobDamaged, PartialConflict, EpochIncomplete)
+# The collector takes what is not committed yet; another run may have committed an epoch of this
+# number.
+UNSEALED = (BlobDamaged, DeltaConflict, EpochIncomplete)
 
 
 class Worker:
@@ -79,9 +80,9 @@ class Worker:
     def write(self, *values: object) -> None:
         os.write(self._lines, (" ".join(map(str, values)) + "\n").encode())
 
-    def done(self, link: Link | None) -> None:
-        if link:
-            self.write("done", link.number, link.digest)
+    def done(self, snapshot: Snapshot | None) -> None:
+        if snapshot:
+            self.write("done", snapshot.number, snapshot.digest)
 
     def refused(self, mark: object, error: SluicegateError) -> None:
         self.write("refused", mark, type(error).__name__)
@@ -97,11 +98,11 @@ def job(worker: Worker) -> None:
         force = worker.chance.random() < 0.1
         try:
             with worker.gate.claim(app=f"job {worker.number}", force=force) as run:
-                worker.done(run.link)
+                worker.done(run.snapshot)
                 for _ in range(worker.chance.randint(1, 60)):
                     mark = worker.mark()
                     try:
-                        worker.done(seal(run, worker.chance.randint(1, 3), mark))
+                        worker.done(commit(run, worker.chance.randint(1, 3), mark))
                     except StaleVersion as e:
                         worker.refused(mark, e)
                         run.refresh()
@@ -128,7 +129,7 @@ def pruner(worker: Worker) -> None:
     while worker.goes_on(2.0):
         head = worker.gate.head()
         for number in range(head.floor, head.number + 1):
-            name = f"{number:020d}.link"
+            name = f"{number:020d}.snapshot"
             kept = worker.archive / name
             if not kept.exists():
                 try:
@@ -141,7 +142,7 @@ def pruner(worker: Worker) -> None:
 
 
 def collector(worker: Worker) -> None:
-    """Without any grace: what an epoch wrote and has not sealed is gone."""
+    """Without any grace: what an epoch wrote and has not committed is gone."""
     while worker.goes_on(1.5):
         gc.sweep(worker.stream, grace=0.0)
 
@@ -275,10 +276,10 @@ def read_lines(root: Path) -> Told:
     )
 
 
-def read_links(root: Path) -> list[Link]:
+def read_snapshots(root: Path) -> list[Snapshot]:
     """The whole chain, from what is there and what was archived before it was pruned."""
     files = {p.name: p for p in (root / "archive").iterdir()}
-    files |= {p.name: p for p in (root / "home" / NAME / "chain").glob("*.link")}
+    files |= {p.name: p for p in (root / "home" / NAME / "chain").glob("*.snapshot")}
     return [decode(files[name].read_bytes(), name) for name in sorted(files)]
 
 
@@ -297,18 +298,25 @@ def test_sixteen_processes_and_sigkill(root: Path) -> None:
     assert lab.returncode == 0, lab.stderr
     summary = json.loads(lab.stdout)
     assert summary["failed"] == 0
-    links = read_links(root)
-    _check_told(links, told)
-    _check_intervened(links)
-    replay(links)
+    snapshots = read_snapshots(root)
+    _check_told(snapshots, told)
+    _check_intervened(snapshots)
+    replay(snapshots)
     stream = opened(root / "home")
     head = check(stream)
-    assert head.digest == links[-1].digest
-    for link in links:
-        if link.number >= head.floor and link.kind in (Kind.COMPACT, Kind.ROLLBACK, Kind.PRUNE):
-            check_counted(stream, link)
-    kinds = Counter(link.kind.value for link in links)
-    print(f"{len(links)} links {dict(kinds)}, {summary['kills']} kills, {told.verified} looks,")
+    assert head.digest == snapshots[-1].digest
+    for snapshot in snapshots:
+        if snapshot.number >= head.floor and snapshot.kind in (
+            Kind.COMPACT,
+            Kind.ROLLBACK,
+            Kind.PRUNE,
+        ):
+            check_counted(stream, snapshot)
+    kinds = Counter(snapshot.kind.value for snapshot in snapshots)
+    print(
+        f"{len(snapshots)} snapshots {dict(kinds)}, {summary['kills']} kills, {told.verified} "
+        "looks,"
+    )
     print(f"{sum(told.errors.values())} refused {dict(told.errors)}")
     wanted = {"claim", "epoch", "rollback", "compact", "prune", "rebalance"}
     assert wanted <= kinds.keys(), "everybody must get somewhere"
@@ -317,29 +325,31 @@ def test_sixteen_processes_and_sigkill(root: Path) -> None:
     assert told.verified
 
 
-def _check_told(links: list[Link], told: Told) -> None:
-    assert [link.number for link in links] == list(range(len(links))), "numbers without gaps"
+def _check_told(snapshots: list[Snapshot], told: Told) -> None:
+    assert [snapshot.number for snapshot in snapshots] == list(range(len(snapshots))), (
+        "numbers without gaps"
+    )
     for number, digest in told.done.items():
-        assert links[number].digest == digest, "what was acknowledged is there"
-    assert all(links[number].kind is Kind.ROLLBACK for number in told.changed)
-    marks = {str(link.watermark_ns) for link in links}
-    marks |= {link.reason.split()[0] for link in links if link.reason}
+        assert snapshots[number].digest == digest, "what was acknowledged is there"
+    assert all(snapshots[number].kind is Kind.ROLLBACK for number in told.changed)
+    marks = {str(snapshot.watermark_ns) for snapshot in snapshots}
+    marks |= {snapshot.reason.split()[0] for snapshot in snapshots if snapshot.reason}
     assert not marks & told.refused, "what was refused is not there"
 
 
-def _check_intervened(links: list[Link]) -> None:
-    """The race table: what may have come between a decision and its link."""
-    for link in links:
-        if not link.reason or link.kind not in (Kind.ROLLBACK, Kind.REBALANCE):
+def _check_intervened(snapshots: list[Snapshot]) -> None:
+    """The race table: what may have come between a decision and its snapshot."""
+    for snapshot in snapshots:
+        if not snapshot.reason or snapshot.kind not in (Kind.ROLLBACK, Kind.REBALANCE):
             continue
-        _, base, how = link.reason.split()
-        between = {each.kind for each in links[int(base) + 1 : link.number]}
+        _, base, how = snapshot.reason.split()
+        between = {each.kind for each in snapshots[int(base) + 1 : snapshot.number]}
         refusing = set(OVERTAKING)
-        if link.kind is Kind.REBALANCE:
+        if snapshot.kind is Kind.REBALANCE:
             refusing.add(Kind.REBALANCE)
         elif how == "asked":
             refusing |= {Kind.CLAIM, Kind.EPOCH}
-        assert not between & refusing, f"link {link.number} must have been refused"
+        assert not between & refusing, f"snapshot {snapshot.number} must have been refused"
 
 
 if __name__ == "__main__":

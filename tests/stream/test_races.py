@@ -1,4 +1,4 @@
-"""The race table: somebody else's link comes at every call that an append makes.
+"""The race table: somebody else's snapshot comes at every call that an append makes.
 
 `A` was drafted for a head. At one of its system calls `B` runs from beginning to end, as another
 process on the same disk. Whoever's number is lower came first, and the table says what becomes of
@@ -33,7 +33,7 @@ from sluicegate.errors import (
     StaleVersion,
 )
 from sluicegate.state import manifest
-from sluicegate.state.backend import EpochIncomplete, PartialConflict
+from sluicegate.state.backend import DeltaConflict, EpochIncomplete
 from sluicegate.storage.blobs import BlobDamaged
 from sluicegate.stream import gc
 from sluicegate.stream.append import (
@@ -49,7 +49,7 @@ from sluicegate.stream.append import (
 )
 from sluicegate.stream.history import CannotGoBack, content_of
 from sluicegate.stream.operations.compact import compact
-from sluicegate.stream.snapshot import Kind, Link, key_of
+from sluicegate.stream.snapshot import Kind, Snapshot, key_of
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
@@ -59,12 +59,12 @@ from tests.stream.streams import (
     as_run,
     at,
     check,
+    commit,
     epoch_after,
     go_on,
     in_memory,
     made,
     opened,
-    seal,
 )
 from tests.support.faults import Aftermath, Disk, Killed
 
@@ -79,7 +79,7 @@ class Template:
     """A stream of four epochs, on which everything is prepared that the drafts refer to."""
 
     root: Path
-    base: Link
+    base: Snapshot
     epoch: Epoch
     drafts: dict[str, Draft] = field(default_factory=dict)
 
@@ -90,13 +90,13 @@ def template() -> Iterator[Template]:
         stream = made(path / "home", dedup=True)
         with Gate(stream).claim(run=RUN) as run:
             for _ in range(4):
-                base = seal(run)
+                base = commit(run)
         epoch = epoch_after(Gate(stream), base)
         made_drafts = _drafts(stream, base, epoch)
         yield Template(path / "home", base, epoch, made_drafts)
 
 
-def _drafts(stream: Stream, base: Link, epoch: Epoch) -> dict[str, Draft]:
+def _drafts(stream: Stream, base: Snapshot, epoch: Epoch) -> dict[str, Draft]:
     sign = Signature
     older = stream.chain.read(3)
     back, moved = content_of(older), {"positions": at(3, 3)}
@@ -117,56 +117,56 @@ def _drafts(stream: Stream, base: Link, epoch: Epoch) -> dict[str, Draft]:
     return drafts
 
 
-def _append(stream: Stream, draft: Callable[[Link], Draft]) -> Link:
+def _append(stream: Stream, draft: Callable[[Snapshot], Draft]) -> Snapshot:
     gate = Gate(stream)
     head = gate.head()
-    link = gate.append(draft(head), head)
-    assert link
-    return link
+    snapshot = gate.append(draft(head), head)
+    assert snapshot
+    return snapshot
 
 
-def _rebalance(stream: Stream) -> Link:
+def _rebalance(stream: Stream) -> Snapshot:
     blob = stream.blobs.put(b"another assignment")
     return _append(stream, lambda h: RebalanceDraft(h.version, h.generation, blob, Signature(), {}))
 
 
-def _take_over(stream: Stream) -> Link:
+def _take_over(stream: Stream) -> Snapshot:
     return _append(stream, lambda _: ClaimDraft("b", Signature()))
 
 
-def _take_over_and_seal(stream: Stream) -> Link:
-    link = _take_over(stream)
-    seal(as_run(stream, "b", link))
-    return link
+def _take_over_and_commit(stream: Stream) -> Snapshot:
+    snapshot = _take_over(stream)
+    commit(as_run(stream, "b", snapshot))
+    return snapshot
 
 
-def _compact(stream: Stream) -> Link | None:
+def _compact(stream: Stream) -> Snapshot | None:
     return compact(Gate(stream))
 
 
-def _rollback(stream: Stream) -> Link:
+def _rollback(stream: Stream) -> Snapshot:
     older = content_of(stream.chain.read(4))
     return _append(stream, lambda h: OvertakingDraft(Kind.ROLLBACK, older, True, Signature(), h))
 
 
-def _reset(stream: Stream) -> Link:
+def _reset(stream: Stream) -> Snapshot:
     moved = {"positions": at(6, 6)}
     return _append(stream, lambda h: OvertakingDraft(Kind.RESET, moved, True, Signature(), h))
 
 
-def _prune(stream: Stream) -> Link:
-    """Gives up all but the newest links, and removes them if it may."""
-    link = _append(stream, lambda _: PruneDraft(5, Signature(), {}))
+def _prune(stream: Stream) -> Snapshot:
+    """Gives up all but the newest snapshots, and removes them if it may."""
+    snapshot = _append(stream, lambda _: PruneDraft(5, Signature(), {}))
     try:
         gc.sweep(stream)
     except Locked:
         # Somebody is appending.
         assert (Path(stream.uri) / key_of(3)).exists()
-    return link
+    return snapshot
 
 
-def _repair(stream: Stream) -> Link:
-    """Of a link that is not the newest: nothing is lost but going back to it."""
+def _repair(stream: Stream) -> Snapshot:
+    """Of a snapshot that is not the newest: nothing is lost but going back to it."""
     path = Path(stream.uri) / key_of(2)
     content = path.read_bytes()
     path.write_bytes(content[:10])
@@ -178,12 +178,12 @@ def _repair(stream: Stream) -> Link:
     return stream.chain.head()
 
 
-OTHERS: dict[str, Callable[[Stream], Link | None]] = {
+OTHERS: dict[str, Callable[[Stream], Snapshot | None]] = {
     "compact": _compact,
     "prune": _prune,
     "rebalance": _rebalance,
     "claim": _take_over,
-    "epoch": _take_over_and_seal,
+    "epoch": _take_over_and_commit,
     "rollback": _rollback,
     "reset": _reset,
     "repair": _repair,
@@ -216,8 +216,8 @@ class Race:
     root: Path
     disk: Disk
     outcome: Outcome = ""
-    link: Link | None = None
-    other: Link | None = None
+    snapshot: Snapshot | None = None
+    other: Snapshot | None = None
     locked: bool = False
     calls: int = 0
 
@@ -249,8 +249,8 @@ def race(template: Template, row: str, column: str, at_call: int, *, kill: bool 
     try:
         if at_call < 0:
             run_other()
-        found.link = Gate(stream).append(draft, template.base)
-        found.outcome = REBASE if found.link else DROP
+        found.snapshot = Gate(stream).append(draft, template.base)
+        found.outcome = REBASE if found.snapshot else DROP
     except Killed:
         found.outcome = "killed"
     except SluicegateError as e:
@@ -261,12 +261,14 @@ def race(template: Template, row: str, column: str, at_call: int, *, kill: bool 
 def check_race(template: Template, row: str, column: str, found: Race, *, deep: bool) -> None:
     stream = opened(found.root)
     head = check(stream, read=False) if deep else stream.chain.head()
-    links = {n: stream.chain.read(n) for n in range(max(6, head.floor), head.number + 1)}
+    snapshots = {n: stream.chain.read(n) for n in range(max(6, head.floor), head.number + 1)}
     nonce = template.drafts[row].signature.nonce  # type: ignore[attr-defined]
-    ours = [link for link in links.values() if link.nonce == nonce]
+    ours = [snapshot for snapshot in snapshots.values() if snapshot.nonce == nonce]
     assert len(ours) <= 1
-    if found.link:
-        assert [link.digest for link in ours] == [found.link.digest], "acknowledged is there"
+    if found.snapshot:
+        assert [snapshot.digest for snapshot in ours] == [found.snapshot.digest], (
+            "acknowledged is there"
+        )
     elif found.outcome != "killed":
         assert ours == [], "refused is not there"
     if found.other is None:
@@ -275,7 +277,7 @@ def check_race(template: Template, row: str, column: str, found: Race, *, deep: 
         assert (row, column) == ("compact", "compact") or (found.locked and column == "repair")
         assert found.outcome in (REBASE, "killed")
         return
-    assert links[found.other.number].digest == found.other.digest
+    assert snapshots[found.other.number].digest == found.other.digest
     other_first = found.other.number == template.base.number + 1
     if found.outcome == "killed":
         assert not (ours and other_first), "the dead append nothing"
@@ -330,18 +332,18 @@ def test_who_is_killed_in_a_race_leaves_a_whole_chain(template: Template, row: s
     assert number > 15
 
 
-def _seal(stream: Stream) -> object:
-    return seal(as_run(stream, RUN))
+def _commit(stream: Stream) -> object:
+    return commit(as_run(stream, RUN))
 
 
 def _claim(stream: Stream) -> None:
     with Gate(stream).claim(run="a") as run:
-        seal(run)
+        commit(run)
 
 
 # Work as commands and jobs do it, from the first look to the end.
 WHOLE: dict[str, Callable[[Stream], object]] = {
-    "seal": _seal,
+    "commit": _commit,
     "claim": _claim,
     "compact": lambda stream: compact(Gate(stream)),
     "rollback": lambda stream: apply(stream, "rollback", to=3),
@@ -350,13 +352,13 @@ WHOLE: dict[str, Callable[[Stream], object]] = {
     "repair": lambda stream: apply(stream, "repair"),
 }
 INSIDE: dict[str, Callable[[Stream], object]] = {
-    "seal": _seal,
-    "epoch": _take_over_and_seal,
+    "commit": _commit,
+    "epoch": _take_over_and_commit,
     "prune": _prune,
     "rollback": _rollback,
 }
-# The other one swept what was not sealed yet, or sealed an epoch of that number itself.
-UNSEALED = (BlobDamaged, PartialConflict, EpochIncomplete)
+# The other one swept what was not committed yet, or committed an epoch of that number itself.
+UNSEALED = (BlobDamaged, DeltaConflict, EpochIncomplete)
 
 
 @pytest.mark.parametrize("inside", INSIDE)
@@ -384,7 +386,7 @@ def test_whole_work_with_another_inside(template: Template, whole: str, inside: 
         if number >= calls:
             break
         try:
-            # A link that a repair did not come to is damaged still, whatever the chain did.
+            # A snapshot that a repair did not come to is damaged still, whatever the chain did.
             stream = opened(root)
             if whole == "repair" and "whole" in outcome:
                 with suppress(NothingToDo):

@@ -1,4 +1,4 @@
-"""State: what partials are, how they merge, and when an epoch of them may be sealed."""
+"""State: what deltas are, how they merge, and when an epoch of them may be committed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sluicegate.errors import SluicegateError, SplitBrainCommit, StaleVersion, UsageError
 from sluicegate.positions import Positions
-from sluicegate.state import delta as partial
-from sluicegate.state import manifest
+from sluicegate.state import delta, manifest
 from sluicegate.state.backend import (
+    DeltaConflict,
     EpochIncomplete,
     MemoryStateBackend,
-    PartialConflict,
     StateBackend,
 )
-from sluicegate.state.delta import Merge, PartialInvalid
+from sluicegate.state.delta import DeltaInvalid, Merge
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
 from sluicegate.stream import gc
 from sluicegate.stream.append import Epoch, RebalanceDraft, Signature
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.snapshot import MAX_DELTAS, Manifest
-from sluicegate.stream.state import SealedEpochs, shard_state, shards_of, state_backend
+from sluicegate.stream.state import CommittedEpochs, shard_state, shards_of, state_backend
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate, Run
 from tests.stream.streams import (
@@ -40,11 +39,11 @@ from tests.stream.streams import (
     apply,
     check,
     check_counted,
+    commit,
     epoch_after,
     in_memory,
     made,
     opened,
-    seal,
     work,
 )
 from tests.support.faults import Disk
@@ -53,7 +52,7 @@ MERGES = {"sum": Merge.SUM, "min": Merge.MIN, "max": Merge.MAX, "last": Merge.LA
 TYPES = dict.fromkeys(MERGES, pa.int64())
 Values = dict[str, int | None]
 State = dict[str, Values]
-# (replaces, values or None for a delete), by key: what one partial does.
+# (replaces, values or None for a delete), by key: what one delta does.
 Change = dict[str, tuple[bool, Values | None]]
 
 
@@ -83,7 +82,7 @@ def as_table(change: Change) -> Any:
         name: pa.array([(change[key][1] or {}).get(name) for key in keys], TYPES[name])
         for name in MERGES
     }
-    return partial.table(
+    return delta.table(
         keys,
         columns,
         MERGES,
@@ -110,7 +109,7 @@ def combined(one: int | None, other: int | None, how: Merge) -> int | None:
 
 
 def done_to(state: State, change: Change) -> State:
-    """The model: a dictionary to which each partial does what it says."""
+    """The model: a dictionary to which each delta does what it says."""
     state = dict(state)
     for key, (replaces, added) in change.items():
         before = {} if replaces else state.pop(key, {})
@@ -132,10 +131,10 @@ def modelled(history: list[Change]) -> State:
 class TestPartial:
     @given(st.lists(changes, min_size=1, max_size=6))
     @settings(max_examples=80)
-    def test_merging_does_what_the_partials_do_one_after_the_other(
+    def test_merging_does_what_the_deltas_do_one_after_the_other(
         self, history: list[Change]
     ) -> None:
-        merged = partial.merge([as_table(change) for change in history], whole=True)
+        merged = delta.merge([as_table(change) for change in history], whole=True)
         assert as_state(merged) == modelled(history)
 
     @given(st.lists(changes, min_size=2, max_size=6), st.data())
@@ -147,49 +146,49 @@ class TestPartial:
             end = data.draw(st.integers(start + 2, len(tables)))
             # Only what begins at the beginning may forget what it deletes.
             whole = start == 0 and data.draw(st.booleans())
-            together = partial.merge(tables[start:end], whole=whole)
-            tables[start:end] = [partial.decode(partial.encode(together), "a test")]
-        assert as_state(partial.merge(tables, whole=True)) == modelled(history)
+            together = delta.merge(tables[start:end], whole=whole)
+            tables[start:end] = [delta.decode(delta.encode(together), "a test")]
+        assert as_state(delta.merge(tables, whole=True)) == modelled(history)
 
     @given(changes)
     @settings(max_examples=30)
-    def test_equal_partials_have_equal_bytes_and_come_back(self, change: Change) -> None:
-        data = partial.encode(as_table(change))
-        assert data == partial.encode(as_table(dict(reversed(change.items()))))
-        assert partial.decode(data, "a test").equals(as_table(change))
+    def test_equal_deltas_have_equal_bytes_and_come_back(self, change: Change) -> None:
+        data = delta.encode(as_table(change))
+        assert data == delta.encode(as_table(dict(reversed(change.items()))))
+        assert delta.decode(data, "a test").equals(as_table(change))
 
     @given(changes, st.data())
     @settings(max_examples=60)
     def test_damage_is_told_or_does_no_harm(self, change: Change, data: Any) -> None:
-        whole = partial.encode(as_table(change))
+        whole = delta.encode(as_table(change))
         at = data.draw(st.integers(0, len(whole) - 1))
         cut = data.draw(st.booleans())
         bad = whole[:at] if cut else whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :]
         try:
-            partial.decode(bad, "a test")
-        except PartialInvalid as e:
+            delta.decode(bad, "a test")
+        except DeltaInvalid as e:
             assert "a test" in e.message
         else:
             assert not cut, "a part was taken for the whole"
 
     def test_columns_say_how_they_merge(self) -> None:
         plain = pa.table({"key": ["a"], "replaces": [False], "present": [True], "n": [1]})
-        with pytest.raises(PartialInvalid, match="how it merges"):
-            partial.decode(partial.encode(plain), "a test")
+        with pytest.raises(DeltaInvalid, match="how it merges"):
+            delta.decode(delta.encode(plain), "a test")
 
-    def test_partials_of_other_columns_are_not_mixed(self) -> None:
-        one = partial.table(["a"], {"n": [1]}, {"n": Merge.SUM})
+    def test_deltas_of_other_columns_are_not_mixed(self) -> None:
+        one = delta.table(["a"], {"n": [1]}, {"n": Merge.SUM})
         for other in (
-            partial.table(["a"], {"n": [1]}, {"n": Merge.MAX}),
-            partial.table(["a"], {"m": [1]}, {"m": Merge.SUM}),
-            partial.table(["a"], {"n": [1.5]}, {"n": Merge.SUM}),
+            delta.table(["a"], {"n": [1]}, {"n": Merge.MAX}),
+            delta.table(["a"], {"m": [1]}, {"m": Merge.SUM}),
+            delta.table(["a"], {"n": [1.5]}, {"n": Merge.SUM}),
         ):
-            with pytest.raises(PartialInvalid, match="different columns"):
-                partial.merge([one, other])
+            with pytest.raises(DeltaInvalid, match="different columns"):
+                delta.merge([one, other])
 
     def test_names_of_its_own_are_refused(self) -> None:
         with pytest.raises(UsageError, match="present"):
-            partial.table(["a"], {"present": [1]}, {"present": Merge.SUM})
+            delta.table(["a"], {"present": [1]}, {"present": Merge.SUM})
 
 
 class TestManifest:
@@ -197,7 +196,7 @@ class TestManifest:
         return [
             blobs.put(
                 manifest.encode(
-                    {s: (blobs.put(partial.encode(as_table(c))),) for s, c in each.items()}
+                    {s: (blobs.put(delta.encode(as_table(c))),) for s, c in each.items()}
                 )
             )
             for each in history
@@ -220,20 +219,20 @@ class TestManifest:
         expected = {shard: state for shard, state in expected.items() if state}
         base: Ref | None = None
         deltas: list[Ref] = []
-        for delta in self.put(blobs, history):
-            deltas.append(delta)
+        for ref in self.put(blobs, history):
+            deltas.append(ref)
             if len(deltas) == every:
                 base, deltas = manifest.fold(blobs, base, deltas), []
         refs = Manifest(base, tuple(deltas)).refs
         assert self.state(blobs, refs) == expected
         shards = manifest.joined(manifest.read(blobs, ref) for ref in refs)
-        assert all(len(each) <= manifest.MAX_PARTIALS + every for each in shards.values())
+        assert all(len(each) <= manifest.MAX_DELTAS + every for each in shards.values())
         whole = manifest.compacted(blobs, shards)
         assert self.state(blobs, (whole,)) == expected
         assert all(len(each) == 1 for each in manifest.read(blobs, whole).values())
 
     def test_folding_keeps_a_delete_as_long_as_something_came_before(self, blobs: Blobs) -> None:
-        """Partials that are merged by themselves must not forget what they delete in the base."""
+        """Deltas that are merged by themselves must not forget what they delete in the base."""
         here: Values = {"sum": 1, "min": 1, "max": 1, "last": 1}
         history: list[dict[int, Change]] = [
             {0: {"a": (False, here), "b": (False, here)}},
@@ -245,9 +244,9 @@ class TestManifest:
         folded = manifest.fold(blobs, base, later)
         assert self.state(blobs, (folded,)) == {0: {"b": here, "c": here}}
 
-    def test_a_bad_partial_is_told(self, blobs: Blobs) -> None:
-        bad = blobs.put(b"not a partial")
-        with pytest.raises(BlobDamaged, match="not a partial"):
+    def test_a_bad_delta_is_told(self, blobs: Blobs) -> None:
+        bad = blobs.put(b"not a delta")
+        with pytest.raises(BlobDamaged, match="not a delta"):
             manifest.contents(blobs, [bad])
 
 
@@ -263,18 +262,18 @@ class TestSealing:
 
     def test_folds_when_there_are_too_many_deltas(self, stream: Stream) -> None:
         with Gate(stream).claim() as run:
-            links = [seal(run) for _ in range(2 * MAX_DELTAS + 2)]
-        sizes = [len(link.state.deltas) for link in links]
+            snapshots = [commit(run) for _ in range(2 * MAX_DELTAS + 2)]
+        sizes = [len(snapshot.state.deltas) for snapshot in snapshots]
         assert max(sizes) == MAX_DELTAS
         assert sizes.count(0) == 2, "it folded twice"
-        for link in links[:: MAX_DELTAS // 2]:
-            check_counted(stream, link)
+        for snapshot in snapshots[:: MAX_DELTAS // 2]:
+            check_counted(stream, snapshot)
         check(stream)
         compact(Gate(stream))
         check(stream)
         assert all(len(refs) == 1 for refs in shards_of(stream, stream.chain.head()).values())
 
-    def test_a_backend_looks_once_per_partial_and_forgets_what_is_sealed(
+    def test_a_backend_looks_once_per_delta_and_forgets_what_is_committed(
         self, stream: Stream
     ) -> None:
         home = Path(stream.uri).parent
@@ -284,18 +283,18 @@ class TestSealing:
         with Gate(stream).claim() as run:
             for epoch in epochs:
                 process.made.clear()
-                backend.write_partial(0, epoch, 0, b"of a shard")
+                backend.write_delta(0, epoch, 0, b"of a shard")
                 assert process.made.count("read HEAD") == 1
                 backend.leave_unchanged(1, epoch, 0)
-                seal(run)
+                commit(run)
         assert backend.epoch_complete(epochs[-1], [0, 1])
         with pytest.raises(EpochIncomplete):
             backend.epoch_complete(epochs[0], [0, 1])
 
     @pytest.mark.parametrize("how", ["gone", "empty", "cut", "flipped"])
-    def test_a_damaged_partial_does_not_seal(self, stream: Stream, run: Run, how: str) -> None:
-        backend, link = state_backend(run._gate), run.link
-        ref = backend.write_partial(0, 3, 0, b"some partial")
+    def test_a_damaged_delta_does_not_commit(self, stream: Stream, run: Run, how: str) -> None:
+        backend, snapshot = state_backend(run._gate), run.snapshot
+        ref = backend.write_delta(0, 3, 0, b"some delta")
         backend.leave_unchanged(1, 3, 0)
         path = Path(stream.uri) / ref.key
         match how:
@@ -306,43 +305,43 @@ class TestSealing:
             case "cut":
                 path.write_bytes(b"some")
             case _:
-                path.write_bytes(b"same partial")
+                path.write_bytes(b"same delta")
         with pytest.raises(EpochIncomplete, match="shard 0 is not intact"):
             backend.epoch_complete(3, [0, 1])
-        assert stream.chain.head().digest == link.digest
+        assert stream.chain.head().digest == snapshot.digest
         # Whoever writes it again mends it, whatever is there.
-        assert backend.write_partial(0, 3, 0, b"some partial") == ref
+        assert backend.write_delta(0, 3, 0, b"some delta") == ref
         assert backend.epoch_complete(3, [0, 1]) == {0: ref}
 
     @pytest.mark.parametrize("how", ["gone", "cut"])
     def test_nor_one_that_is_damaged_after_the_look(
         self, stream: Stream, run: Run, how: str
     ) -> None:
-        epoch = epoch_after(run._gate, run.link)
-        path = Path(stream.uri) / epoch.partials[0].key
+        epoch = epoch_after(run._gate, run.snapshot)
+        path = Path(stream.uri) / epoch.deltas[0].key
         path.unlink() if how == "gone" else os.truncate(path, 9)
         with pytest.raises(BlobDamaged):
-            run.seal(epoch)
-        seal(run)
+            run.commit(epoch)
+        commit(run)
         check(stream)
 
     def test_orphans_of_a_crashed_attempt_are_no_conflict(self, stream: Stream, run: Run) -> None:
         crashed = state_backend(run._gate)
-        crashed.write_partial(0, 3, 0, b"what the crashed attempt computed")
+        crashed.write_delta(0, 3, 0, b"what the crashed attempt computed")
         crashed.leave_unchanged(1, 3, 0)
-        seal(run)
+        commit(run)
         check(stream)
 
-    def test_a_conflict_with_a_sealed_epoch_is_an_error(self, stream: Stream) -> None:
+    def test_a_conflict_with_a_committed_epoch_is_an_error(self, stream: Stream) -> None:
         backend = state_backend(Gate(stream))
-        sealed = backend.read_partial(0, 1)
-        assert sealed
-        assert backend.write_partial(0, 1, 0, sealed).size == len(sealed)
-        with pytest.raises(PartialConflict, match="epoch 1 is sealed"):
-            backend.write_partial(0, 1, 0, b"something else")
-        with pytest.raises(PartialConflict, match="epoch 1 is sealed"):
+        committed = backend.read_delta(0, 1)
+        assert committed
+        assert backend.write_delta(0, 1, 0, committed).size == len(committed)
+        with pytest.raises(DeltaConflict, match="epoch 1 is committed"):
+            backend.write_delta(0, 1, 0, b"something else")
+        with pytest.raises(DeltaConflict, match="epoch 1 is committed"):
             backend.leave_unchanged(1, 1, 0)
-        assert backend.read_partial(0, 1) == sealed
+        assert backend.read_delta(0, 1) == committed
 
     def test_an_epoch_that_is_pruned_or_given_up_is_not_known(self, stream: Stream) -> None:
         """Its number is taken all the same, so that nothing else is taken for it."""
@@ -351,35 +350,35 @@ class TestSealing:
         compact(gate)
         gc.prune(gate, 4)
         backend = state_backend(gate)
-        assert backend.read_partial(0, 2) is None
-        assert SealedEpochs(gate).standing(2).partials is None, "not known, which is not nothing"
+        assert backend.read_delta(0, 2) is None
+        assert CommittedEpochs(gate).standing(2).deltas is None, "not known, which is not nothing"
         assert gate.head().epoch == 2
 
     def test_the_fence_is_read_from_the_chain(self, stream: Stream) -> None:
         gate = Gate(stream)
         backend = state_backend(gate)
         assert backend.version == 0
-        backend.write_partial(0, 3, 0, b"no fence yet")
+        backend.write_delta(0, 3, 0, b"no fence yet")
         head = gate.head()
         blob = stream.blobs.put(b"assignment")
         gate.append(RebalanceDraft(0, head.generation, blob, Signature(), {}), head)
         assert backend.version == 1
         with pytest.raises(StaleVersion, match=r"version 0 .* at 1"):
-            backend.write_partial(1, 3, 0, b"too old")
-        backend.write_partial(1, 3, 1, b"as routed")
+            backend.write_delta(1, 3, 0, b"too old")
+        backend.write_delta(1, 3, 1, b"as routed")
 
-    def test_prune_keeps_the_newest_sealed_epoch(self, stream: Stream) -> None:
+    def test_prune_keeps_the_newest_committed_epoch(self, stream: Stream) -> None:
         work(stream, 3)
         backend = state_backend(Gate(stream))
-        newest = backend.read_partial(0, 5)
+        newest = backend.read_delta(0, 5)
         backend.prune_before(4)
-        assert [backend.read_partial(0, e) is None for e in (1, 2, 3, 4, 5)] == [
+        assert [backend.read_delta(0, e) is None for e in (1, 2, 3, 4, 5)] == [
             *(True, True, True),
             *(False, False),
         ]
         backend.prune_before(99)
-        assert backend.read_partial(0, 4) is None
-        assert backend.read_partial(0, 5) == newest
+        assert backend.read_delta(0, 4) is None
+        assert backend.read_delta(0, 5) == newest
         check(stream)
         work(stream, 1)
         check(stream)
@@ -414,7 +413,7 @@ class Backends(RuleBasedStateMachine):
 
     @property
     def next(self) -> int:
-        return self.run.link.epoch + 1
+        return self.run.snapshot.epoch + 1
 
     def both(self, do: Callable[[StateBackend], Any]) -> Any:
         """Do it to both; they give the same, or raise the same."""
@@ -431,8 +430,8 @@ class Backends(RuleBasedStateMachine):
     def write(self, shard: int, back: int, old: bool, n: int) -> None:
         epoch = max(1, self.next - back)
         version = self.model.version - old if self.model.version else 0
-        data = b"" if n == 0 else partial_bytes(n)
-        self.both(lambda backend: backend.write_partial(shard, epoch, version, data))
+        data = b"" if n == 0 else delta_bytes(n)
+        self.both(lambda backend: backend.write_delta(shard, epoch, version, data))
 
     @rule(shard=st.integers(0, 2), back=st.integers(0, 3))
     def leave(self, shard: int, back: int) -> None:
@@ -444,22 +443,22 @@ class Backends(RuleBasedStateMachine):
         self.both(lambda backend: backend.epoch_complete(self.next, shards))
 
     @rule()
-    def seal(self) -> None:
+    def commit(self) -> None:
         """As far as both say that it is complete; otherwise the attempt begins anew."""
         found = self.both(lambda backend: dict(backend.epoch_complete(self.next, self.SHARDS)))
         if not isinstance(found, dict):
             self.crash()
             return
-        start = self.run.link.positions
+        start = self.run.snapshot.positions
         end = Positions({TOPIC: {p.partition: p.offset + STEP for p in start}})
-        link = self.run.link
-        epoch = Epoch(start, end, 2 * STEP, found, link.version, link.generation)
-        self.model.seal(self.next, self.SHARDS, "run")
-        self.run.seal(epoch)
+        snapshot = self.run.snapshot
+        epoch = Epoch(start, end, 2 * STEP, found, snapshot.version, snapshot.generation)
+        self.model.commit(self.next, self.SHARDS, "run")
+        self.run.commit(epoch)
 
     @rule()
     def crash(self) -> None:
-        """What was written and not sealed is forgotten; the blobs stay as orphans."""
+        """What was written and not committed is forgotten; the blobs stay as orphans."""
         self.real = state_backend(self.gate)
         self.model._attempt = type(self.model._attempt)()
 
@@ -469,9 +468,9 @@ class Backends(RuleBasedStateMachine):
         blob = self.stream.blobs.put(b"assignment")
         self.gate.append(RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head)
         self.run.refresh()
-        self.model.advance(self.run.link.version)
+        self.model.advance(self.run.snapshot.version)
 
-    @precondition(lambda self: self.run.link.epoch > 0)
+    @precondition(lambda self: self.run.snapshot.epoch > 0)
     @rule(back=st.integers(-1, 4))
     def prune(self, back: int) -> None:
         epoch = self.next - back
@@ -483,12 +482,12 @@ class Backends(RuleBasedStateMachine):
     def reads_are_the_same(self) -> None:
         for shard in range(3):
             for epoch in range(max(1, self.next - 3), self.next + 1):
-                self.both(methodcaller("read_partial", shard, epoch))
+                self.both(methodcaller("read_delta", shard, epoch))
         assert self.real.version == self.model.version
 
 
-def partial_bytes(n: int) -> bytes:
-    return partial.encode(partial.table(["key"], {"n": [n]}, {"n": Merge.SUM}))
+def delta_bytes(n: int) -> bytes:
+    return delta.encode(delta.table(["key"], {"n": [n]}, {"n": Merge.SUM}))
 
 
 TestBackends = Backends.TestCase
@@ -500,11 +499,11 @@ TestBackends.settings = settings(
 class TestMemory:
     def test_the_loser_is_told_the_winner(self) -> None:
         backend = MemoryStateBackend()
-        backend.write_partial(0, 1, 0, b"a")
-        backend.seal(1, [0], "first")
-        backend.seal(1, [0], "first")
+        backend.write_delta(0, 1, 0, b"a")
+        backend.commit(1, [0], "first")
+        backend.commit(1, [0], "first")
         with pytest.raises(SplitBrainCommit, match="first"):
-            backend.seal(1, [0], "second")
+            backend.commit(1, [0], "second")
 
     @pytest.mark.parametrize(
         ("said", "shards", "told"),
@@ -520,16 +519,16 @@ class TestMemory:
     ) -> None:
         backend = MemoryStateBackend()
         for shard, data in said.items():
-            backend.write_partial(shard, 1, 0, data)
+            backend.write_delta(shard, 1, 0, data)
         with pytest.raises(EpochIncomplete, match=told):
             backend.epoch_complete(1, shards)
 
     def test_the_version_never_goes_back(self) -> None:
         backend = MemoryStateBackend()
-        backend.write_partial(0, 1, 0, b"a")
+        backend.write_delta(0, 1, 0, b"a")
         backend.advance(3)
         with pytest.raises(StaleVersion, match=r"version 2 .* at 3"):
             backend.advance(2)
         with pytest.raises(StaleVersion, match=r"version 2 .* at 3"):
-            backend.write_partial(0, 1, 2, b"a")
-        backend.write_partial(0, 1, 3, b"a")
+            backend.write_delta(0, 1, 2, b"a")
+        backend.write_delta(0, 1, 3, b"a")

@@ -68,7 +68,7 @@ def consuming(stream: Stream, **options: object) -> Iterator[Coordinator]:
 
 
 def consume(coordinator: Coordinator, *sequences: int) -> None:
-    """What a consumer does with messages: count them, one link each."""
+    """What a consumer does with messages: count them, one snapshot each."""
     for sequence in sequences:
         if transaction := coordinator.begin(stamp(sequence)):
             seen = int(coordinator.get("count") or b"0")
@@ -114,8 +114,8 @@ class TestTransactions:
             second.delete("a")
             second.put("b", b"")
             before = stream.chain.head().number
-            link = coordinator.commit_all([first, second.id], at(2))
-            assert (link.number, link.sequence) == (before + 1, 2)
+            snapshot = coordinator.commit_all([first, second.id], at(2))
+            assert (snapshot.number, snapshot.sequence) == (before + 1, 2)
             assert [coordinator.get(key) for key in "abc"] == [None, b"", b"c"]
         with consuming(stream) as coordinator:
             assert [coordinator.get(key) for key in "abc"] == [None, b"", b"c"]
@@ -188,14 +188,14 @@ class TestTransactions:
     def test_a_schedule_says_when_to_commit_together(self, stream: Stream) -> None:
         with consuming(stream, schedule=Schedule(events=3)) as coordinator:
             open_ones = []
-            links = 0
+            snapshots = 0
             for sequence in range(7):
                 assert not coordinator.is_due()
                 open_ones.append(coordinator.begin(stamp(sequence)))
                 if coordinator.is_due():
                     coordinator.commit_all([each for each in open_ones if each], at(sequence + 1))
-                    links, open_ones = links + 1, []
-            assert (links, len(open_ones)) == (2, 1)
+                    snapshots, open_ones = snapshots + 1, []
+            assert (snapshots, len(open_ones)) == (2, 1)
 
     def test_a_deposed_consumer_commits_nothing(self, stream: Stream) -> None:
         with consuming(stream) as coordinator:
@@ -218,10 +218,10 @@ class TestTransactions:
     def test_events_without_stamps_are_refused_where_there_is_a_log(self, stream: Stream) -> None:
         with Gate(stream).claim() as run:
             consume(Coordinator(run, shards=3), 0)
-            link = run.link
-            epoch = Epoch(link.positions, at(9), 5, {}, link.version, link.generation)
+            snapshot = run.snapshot
+            epoch = Epoch(snapshot.positions, at(9), 5, {}, snapshot.version, snapshot.generation)
             with pytest.raises(UsageError, match="events without stamps"):
-                run.seal(epoch)
+                run.commit(epoch)
 
     def test_a_forced_reset_leaves_other_partitions_where_they_are_by_then(
         self, scratch: Path
@@ -340,7 +340,7 @@ class TestCommands:
 
     def verdicts(self, sg: Sg, *stamps: str) -> list[tuple[str, int | None]]:
         found = self.ask(sg, "dedup", "check", NAME, *stamps)["stamps"]
-        return [(each["verdict"], each["link"]) for each in found]  # type: ignore[attr-defined]
+        return [(each["verdict"], each["snapshot"]) for each in found]  # type: ignore[attr-defined]
 
     def test_stats(self, sg: Sg, stream: Stream) -> None:
         found = self.ask(sg, "dedup", "stats", NAME)

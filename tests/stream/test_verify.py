@@ -18,14 +18,14 @@ from sluicegate.findings import Severity, has_errors
 from sluicegate.storage import Entry, LocalStorage, open_storage
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import rules
-from sluicegate.stream import snapshot as links
+from sluicegate.stream import snapshot as snapshots
 from sluicegate.stream.append import PruneDraft, Signature
 from sluicegate.stream.chain import HEAD, Hint, write_hint
 from sluicegate.stream.gc import sweep
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations import repair
 from sluicegate.stream.scan import survey
-from sluicegate.stream.snapshot import Kind, Link, has, key_of, merged, shown, spans, without
+from sluicegate.stream.snapshot import Kind, Snapshot, has, key_of, merged, shown, spans, without
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import CURSOR, Reading, Subset, verify
 from sluicegate.stream.writer import Gate
@@ -50,20 +50,20 @@ def test_a_clean_stream(home: Path) -> None:
     stream = streams.made(home, epochs=5)
     result = verify(stream, Reading())
     assert result.findings == []
-    assert result.links == 7
+    assert result.snapshots == 7
     assert result.blobs == result.read_blobs == len(list(stream.blobs.stored()))
     assert not result.resume
     assert verify(open_stream(stream.uri, read_only=True)).findings == []
 
 
-def test_a_chain_of_one_link_and_no_hint(home: Path) -> None:
+def test_a_chain_of_one_snapshot_and_no_hint(home: Path) -> None:
     """The writer of genesis may die before the hint."""
     stream = streams.made(home)
     (home / streams.NAME / HEAD).unlink()
     assert codes(stream) == []
 
 
-def test_one_link_above_the_floor_and_no_hint(home: Path) -> None:
+def test_one_snapshot_above_the_floor_and_no_hint(home: Path) -> None:
     stream = streams.made(home, epochs=3)
     streams.apply(stream, "prune", to=4)
     sweep(stream)
@@ -85,7 +85,7 @@ def test_no_stream(home: Path) -> None:
 
 
 def test_no_false_alarm_beside_a_job_that_prunes(home: Path) -> None:
-    """A real process seals, compacts, prunes and sweeps at once what it gave up."""
+    """A real process commits, compacts, prunes and sweeps at once what it gave up."""
     stream = streams.made(home, epochs=3)
     command = "import sys; from tests.stream import test_verify; test_verify.be_busy(sys.argv[1])"
     with subprocess.Popen(
@@ -158,7 +158,7 @@ def be_busy(home: str) -> None:
     with gate.claim(app="job") as job:
         while not _is_closed():
             for _ in range(3):
-                streams.seal(job)
+                streams.commit(job)
             streams.apply(stream, "compact")
             job.refresh()
             head = gate.head()
@@ -313,7 +313,7 @@ def aged(path: Path) -> None:
 
 def test_orphans_are_noted_when_they_are_old(home: Path) -> None:
     stream = streams.made(home, epochs=1)
-    ref = stream.blobs.put(b"of an attempt that was never sealed")
+    ref = stream.blobs.put(b"of an attempt that was never committed")
     assert codes(stream) == []
     aged(home / streams.NAME / ref.key)
     assert codes(stream) == [rules.ORPHANS.code]
@@ -332,7 +332,7 @@ def test_unfinished_files_are_noted_when_they_are_old(home: Path, directory: str
     assert codes(stream) == [rules.TEMPORARY.code]
 
 
-def test_links_below_the_floor_are_noted_and_removed(home: Path) -> None:
+def test_snapshots_below_the_floor_are_noted_and_removed(home: Path) -> None:
     stream = streams.made(home, epochs=5)
     gate = Gate(stream)
     kept = home / "kept"
@@ -342,7 +342,7 @@ def test_links_below_the_floor_are_noted_and_removed(home: Path) -> None:
         shutil.copy(kept / Path(key_of(number)).name, home / streams.NAME / "chain")
     (home / streams.NAME / key_of(2)).write_bytes(b"damaged")
     (found,) = verify(stream).findings
-    assert (found.rule, found.detail) == (rules.BELOW_FLOOR, "2 links below the floor")
+    assert (found.rule, found.detail) == (rules.BELOW_FLOOR, "2 snapshots below the floor")
     before = gate.head()
     streams.apply(stream, "repair")
     assert codes(stream) == []
@@ -356,11 +356,11 @@ ORDER = {
 }
 
 
-def forge(stream: Stream, **changes: object) -> Link:
-    """A link that no writer makes, on top of the head."""
+def forge(stream: Stream, **changes: object) -> Snapshot:
+    """A snapshot that no writer makes, on top of the head."""
     head = stream.chain.head()
-    link = replace(Signature().next(head, Kind.COMPACT), **changes)  # type: ignore[arg-type]
-    made = stream.chain.append(link)
+    snapshot = replace(Signature().next(head, Kind.COMPACT), **changes)  # type: ignore[arg-type]
+    made = stream.chain.append(snapshot)
     assert made
     return made
 
@@ -375,12 +375,12 @@ def test_numbers_that_go_back(home: Path, name: str, after: int) -> None:
         last = forge(stream)
     (found,) = verify(stream).findings
     assert (found.rule, found.place) == (rules.ORDER, f"{stream.uri}/{key_of(bad.number)}")
-    assert f"{name} of link {bad.number} is " in found.detail
+    assert f"{name} of snapshot {bad.number} is " in found.detail
     streams.apply(stream, "repair")
-    link = stream.chain.head()
-    assert link.number == (last if after else bad).number + 1
-    assert min(link.generation - before.generation, link.created_at - before.created_at) > 0
-    assert link.epoch >= before.epoch
+    snapshot = stream.chain.head()
+    assert snapshot.number == (last if after else bad).number + 1
+    assert min(snapshot.generation - before.generation, snapshot.created_at - before.created_at) > 0
+    assert snapshot.epoch >= before.epoch
     assert [f.code for f in verify(stream).findings] == [rules.REPAIRED.code]
     assert StreamJournal(stream).propose(streams.operation_of("repair")).actions == ()
     streams.go_on(stream)
@@ -394,26 +394,26 @@ def test_a_repair_with_strange_details_is_no_traceback(home: Path) -> None:
     assert not has_errors(verify(stream).findings)
 
 
-def test_ten_thousand_links(home: Path) -> None:
-    """In a time that grows with the links, not with what they all lead to."""
+def test_ten_thousand_snapshots(home: Path) -> None:
+    """In a time that grows with the snapshots, not with what they all lead to."""
     stream = streams.made(home, epochs=3)
     storage, head = LocalStorage(home / streams.NAME), stream.chain.head()
     directory = home / streams.NAME / "chain"
     for _ in range(10_000):
         made = replace(Signature().next(head, Kind.EPOCH), nonce="0" * 32, epoch=head.epoch + 1)
-        data = links.encode(made)
+        data = snapshots.encode(made)
         (directory / Path(key_of(made.number)).name).write_bytes(data)
-        head = replace(made, digest=links.digest_of(data))
+        head = replace(made, digest=snapshots.digest_of(data))
     write_hint(storage, HEAD, Hint.of(head))
     started = time.process_time()
     result = verify(stream, Reading())
     assert time.process_time() - started < 10
-    assert (result.findings, result.links) == ([], 10_005)
+    assert (result.findings, result.snapshots) == ([], 10_005)
     (home / streams.NAME / head.state.refs[-1].key).unlink()
     started = time.process_time()
     (found,) = verify(stream).findings
     assert time.process_time() - started < 10
-    assert found.detail.endswith("links that refer to it: 4-10004")
+    assert found.detail.endswith("snapshots that refer to it: 4-10004")
 
 
 def test_spans() -> None:

@@ -10,7 +10,7 @@ from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("checkpoint diff orders@41 orders@42", "what batch 42 changed"),
-    ("checkpoint diff clicks@40 clicks@41", "what link 41 changed in a gated stream"),
+    ("checkpoint diff clicks@40 clicks@41", "what snapshot 41 changed in a gated stream"),
     ("checkpoint diff /data/orders/checkpoint /backup/orders", "two checkpoints, newest batches"),
 )
 
@@ -20,7 +20,7 @@ def run(
     left: Annotated[str, typer.Argument(metavar="TARGET[@N]", help="one side")],
     right: Annotated[str, typer.Argument(metavar="TARGET[@N]", help="the other side")],
 ) -> None:
-    """Compare two batches of a checkpoint, two links of a gated stream, or two checkpoints.
+    """Compare two batches of a checkpoint, two snapshots of a gated stream, or two checkpoints.
 
     Shows the offsets, the watermark, the pinned settings, the operators and their partitions
     that differ. Without @N the newest counts.

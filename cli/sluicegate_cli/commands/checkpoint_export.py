@@ -19,16 +19,18 @@ def run(
     ctx: typer.Context,
     target: Annotated[str, typer.Argument(metavar="STREAM", help="a gated stream")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="the new file; never overwritten")],
-    link: Annotated[int | None, typer.Option(metavar="N", help="of link N; the newest")] = None,
+    snapshot: Annotated[
+        int | None, typer.Option(metavar="N", help="of snapshot N; the newest")
+    ] = None,
     as_: AsOption = None,
 ) -> None:
-    """Write a link of a gated stream as a v1 checkpoint of the reference design.
+    """Write a snapshot of a gated stream as a v1 checkpoint of the reference design.
 
     Refused if something would be left out: a v1 file holds operator states and one offset per
     source, no state per shard and no partitions.
     """
     session = Session.of(ctx)
-    stream, at = session.open(GatedStream, target, as_).link(link)
+    stream, at = session.open(GatedStream, target, as_).snapshot(snapshot)
     checkpoint = to_v1(stream, at)
     plan = plan_write_v1(file, checkpoint, at.number)
     session.change(plan, lambda _: write_v1(file, checkpoint))

@@ -12,7 +12,7 @@ from sluicegate_cli.session import Session
 EXAMPLES = (
     ("checkpoint inspect /data/orders/checkpoint", "by path; Spark need not be installed"),
     ("checkpoint inspect orders --json", "by name, complete"),
-    ("checkpoint inspect clicks --link 41", "a gated stream, as it was at link 41"),
+    ("checkpoint inspect clicks --snapshot 41", "a gated stream, as it was at snapshot 41"),
     ("checkpoint inspect old/checkpoint-42.bin", "a v1 checkpoint file"),
 )
 
@@ -20,8 +20,8 @@ EXAMPLES = (
 def run(
     ctx: typer.Context,
     target: TargetArgument = None,
-    link: Annotated[
-        int | None, typer.Option(metavar="N", help="of a gated stream: at link N; the newest")
+    snapshot: Annotated[
+        int | None, typer.Option(metavar="N", help="of a gated stream: at snapshot N; the newest")
     ] = None,
     as_: AsOption = None,
 ) -> None:
@@ -29,10 +29,10 @@ def run(
 
     Of a Spark checkpoint: query id, last batch and commit, what the next start will do, watermark,
     offsets of every source, settings that override the session's, operators with the versions and
-    size of their state, and how far back a rollback can go. Of a gated stream: the newest link, who
-    may seal and whether it is alive, positions, counters and state. Safe while the job runs.
+    size of their state, and how far back a rollback can go. Of a gated stream: the newest snapshot,
+    who may commit and whether it is alive, positions, counters and state. Safe while the job runs.
     """
     session = Session.of(ctx)
     found = session.target(target, as_)
-    refuse_options(found, link=link)
-    session.sink.show(found.inspect(link))
+    refuse_options(found, snapshot=snapshot)
+    session.sink.show(found.inspect(snapshot))

@@ -12,7 +12,7 @@ from sluicegate_cli.session import Session
 EXAMPLES = (
     ("checkpoint list orders", "the newest 20 batches"),
     ("checkpoint list orders --last 500", "more of them"),
-    ("checkpoint list clicks", "the links of a gated stream"),
+    ("checkpoint list clicks", "the snapshots of a gated stream"),
 )
 
 
@@ -25,7 +25,7 @@ def run(
     """List the batches of a checkpoint: when planned, whether committed, what was read.
 
     The number of events is known where offsets count events, as Kafka's do. Of a gated stream, the
-    links are listed: what each did, when, by whom, and where the stream was afterwards.
+    snapshots are listed: what each did, when, by whom, and where the stream was afterwards.
     """
     session = Session.of(ctx)
     session.sink.show(session.target(target, as_).batches(last))

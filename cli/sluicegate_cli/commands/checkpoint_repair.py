@@ -53,7 +53,7 @@ def run(
     The job must be stopped and its JVM gone. An operation that was interrupted is finished first.
     What is changed is kept, so that `sluicegate undo` restores it byte for byte.
 
-    A gated stream goes on from its newest link that is whole; the plan says what is given up.
+    A gated stream goes on from its newest snapshot that is whole; the plan says what is given up.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, sink=sink, writer_gone=writer_gone)

@@ -27,7 +27,7 @@ EXAMPLES = (
         "checkpoint rollback /data/orders/checkpoint --to 41 --sink /data/orders/out",
         "with its file sink",
     ),
-    ("checkpoint rollback clicks --to 41", "a gated stream, to link 41"),
+    ("checkpoint rollback clicks --to 41", "a gated stream, to snapshot 41"),
     ("checkpoint rollback orders --to-datetime 2026-11-16T02:00:00Z", "to the batch before then"),
 )
 
@@ -36,10 +36,11 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     to: Annotated[
-        int | None, typer.Option("--to", metavar="BATCH|LINK", help="this batch or link")
+        int | None, typer.Option("--to", metavar="BATCH|SNAPSHOT", help="this batch or snapshot")
     ] = None,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="TIME", help="the last batch or link there was by then")
+        str | None,
+        typer.Option(metavar="TIME", help="the last batch or snapshot there was by then"),
     ] = None,
     force: ForceOption = False,
     sink: SinkOption = None,
@@ -54,7 +55,7 @@ def run(
     run since. If this is interrupted, Spark refuses to start until it is finished or taken back.
 
     Of a gated stream, positions, state, dedup log, watermark, counters and output go back to an
-    older link, as a new link; --force overtakes a job that runs.
+    older snapshot, as a new snapshot; --force overtakes a job that runs.
     """
     session = Session.of(ctx)
     if (to is None) is (to_datetime is None):

@@ -36,11 +36,11 @@ def run(
 
 
 def _view(answers: list[Answer]) -> Report:
-    rows = [(str(each.stamp), each.verdict, each.link) for each in answers]
+    rows = [(str(each.stamp), each.verdict, each.snapshot) for each in answers]
     return Report(
         schema="sluicegate.dedup-check",
         document={
-            "stamps": [{"stamp": s, "verdict": v, "link": link} for s, v, link in rows],
+            "stamps": [{"stamp": s, "verdict": v, "snapshot": snapshot} for s, v, snapshot in rows],
         },
-        tables=[Table(("stamp", "verdict", "link"), rows)],
+        tables=[Table(("stamp", "verdict", "snapshot"), rows)],
     )

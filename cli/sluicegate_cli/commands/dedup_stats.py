@@ -32,10 +32,10 @@ def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None)
 def _view(name: str, uri: str, found: LogStats) -> Report:
     s = found.statistics
     gap = units.utc(s.oldest_gap_at / 1000) if s.oldest_gap_at is not None else None
-    per_epoch = round(found.bytes / found.link.epoch) if found.link.epoch else None
+    per_epoch = round(found.bytes / found.snapshot.epoch) if found.snapshot.epoch else None
     facts: list[tuple[str, str | int | None]] = [
         ("stream", uri),
-        ("at link", found.link.number),
+        ("at snapshot", found.snapshot.number),
         ("producers", f"{s.producers:,}, with {s.partitions:,} partitions"),
         ("stamps known", f"{s.stamps:,}"),
         ("intervals", f"{s.intervals:,}"),
@@ -51,7 +51,7 @@ def _view(name: str, uri: str, found: LogStats) -> Report:
         schema="sluicegate.dedup-stats",
         document={
             "stream": uri,
-            "link": found.link.number,
+            "snapshot": found.snapshot.number,
             "segments": found.segments,
             "bytes": found.bytes,
             "compacted_bytes": found.compacted_bytes,

@@ -47,7 +47,7 @@ def _view(outcome: demo.Outcome) -> Report:
         ("events produced", f"{outcome.produced:,}"),
         ("sent more than once", f"{outcome.retries:,}"),
         ("kills of the job", outcome.kills),
-        ("epochs sealed", outcome.epochs),
+        ("epochs committed", outcome.epochs),
         ("duplicates dropped", f"{outcome.duplicates:,}"),
         ("events counted", f"{outcome.applied:,}"),
         ("rows published", f"{outcome.output_rows:,}"),

@@ -16,7 +16,7 @@ from sluicegate_cli.session import Session
 CHANGES = True
 EXAMPLES = (
     ("locks break /data/offsets/billing.lock", "after its holder was killed"),
-    ("locks break clicks", "a job that cannot be reached: it can seal nothing more"),
+    ("locks break clicks", "a job that cannot be reached: it can commit nothing more"),
 )
 
 
@@ -31,7 +31,7 @@ def run(
 
     The kernel frees a lock when its holder ends, however it ends. So there is nothing to break
     but the holder itself: if somebody holds it, end that process. Of a gated stream, the job is
-    fenced off: whatever it still does, it can never seal again.
+    fenced off: whatever it still does, it can never commit again.
     """
     session = Session.of(ctx)
     if not lock.endswith(SUFFIX):

@@ -139,10 +139,10 @@ def run(
     goes on from there. Every change is a plan of its own, with the reason `maintain`; what is
     damaged is not changed. With `read_only = true` it only looks.
 
-    Of a gated stream, dedup log and state are compacted where that pays, links are pruned by `keep`
-    and `keep_links`, and what nothing refers to any more is removed, also from its sink's trash. Of
-    a Spark checkpoint, only backups of old operations are removed, with their undo; of an offset
-    store, old records.
+    Of a gated stream, dedup log and state are compacted where that pays, snapshots are pruned by
+    `keep` and `keep_snapshots`, and what nothing refers to any more is removed, also from its
+    sink's trash. Of a Spark checkpoint, only backups of old operations are removed, with their
+    undo; of an offset store, old records.
     """
     session = Session.of(ctx)
     chosen = choose(session.config, session.home, targets or [], everything=all_)

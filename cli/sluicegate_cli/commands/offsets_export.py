@@ -27,7 +27,7 @@ def run(
     form: Annotated[
         PositionsForm, typer.Option("--format", help="how to write them")
     ] = PositionsForm.SPARK,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or link N")] = None,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or snapshot N")] = None,
     consumer: ConsumerOption = None,
     into: Annotated[
         str | None,

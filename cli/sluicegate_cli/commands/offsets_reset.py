@@ -85,7 +85,8 @@ def run(
     for --from-file may be Spark's JSON, Kafka's CSV or rpk's text; - reads standard input.
 
     A gated stream needs a choice: --skip-seen moves the positions and lets the dedup log drop what
-    was counted before; --reprocess rolls the stream back to the newest link before the positions.
+    was counted before; --reprocess rolls the stream back to the newest snapshot before the
+    positions.
     """
     session = Session.of(ctx)
     given = {

@@ -22,7 +22,7 @@ FINDINGS = ("SG-STORE-",)
 def run(
     ctx: typer.Context,
     target: TargetArgument = None,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or link N")] = None,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or snapshot N")] = None,
     consumer: ConsumerOption = None,
     as_: AsOption = None,
 ) -> int:

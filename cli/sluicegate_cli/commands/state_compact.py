@@ -15,7 +15,7 @@ EXAMPLES = (("state compact clicks --dry-run", "is it worth it?"),)
 
 
 def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> None:
-    """Merge the partials of every shard into one. The state is the same before and after.
+    """Merge the deltas of every shard into one. The state is the same before and after.
 
     It runs beside a job and does not disturb it. A saved plan holds while the job goes on, until
     the job itself has merged what the plan names, after 16 epochs at most (exit code 5).

@@ -17,7 +17,7 @@ from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("state query clicks alice bob", "what the stream has counted for two keys"),
-    ("state query clicks --link 41 alice", "as it was at link 41"),
+    ("state query clicks --snapshot 41 alice", "as it was at snapshot 41"),
     ("state query clicks --limit 0 --json", "all of it, for a script"),
 )
 
@@ -28,7 +28,9 @@ def run(
     keys: Annotated[
         list[str] | None, typer.Argument(metavar="KEY", help="keys to look up; else all of them")
     ] = None,
-    link: Annotated[int | None, typer.Option(metavar="N", help="at link N; the newest")] = None,
+    snapshot: Annotated[
+        int | None, typer.Option(metavar="N", help="at snapshot N; the newest")
+    ] = None,
     shard: Annotated[int | None, typer.Option(metavar="N", help="only this shard")] = None,
     limit: Annotated[
         int, typer.Option(metavar="N", min=0, help="at most so many keys; 0 for all")
@@ -37,12 +39,12 @@ def run(
 ) -> None:
     """Show what a gated stream has counted: its aggregates, by key.
 
-    Only the shards of the keys are read. The values are those of sealed epochs, at the newest link
-    or at an older one that is still kept.
+    Only the shards of the keys are read. The values are those of committed epochs, at the newest
+    snapshot or at an older one that is still kept.
     """
     session = Session.of(ctx)
-    stream, head = session.open(GatedStream, target, as_).link(None)
-    at = head if link is None else restorable(stream, head, link)
+    stream, head = session.open(GatedStream, target, as_).snapshot(None)
+    at = head if snapshot is None else restorable(stream, head, snapshot)
     more = False
     if keys:
         found = look_up(stream, at, keys)
@@ -52,7 +54,7 @@ def run(
     session.sink.show(_view(stream.uri, at.number, found[:limit] if more else found, more=more))
 
 
-def _view(uri: str, link: int, found: list[Found], *, more: bool) -> Report:
+def _view(uri: str, snapshot: int, found: list[Found], *, more: bool) -> Report:
     names = list(dict.fromkeys(name for each in found for name in each.values or ()))
     rows: list[tuple[Cell, ...]] = [
         (each.key, each.shard, *(_cell((each.values or {}).get(name)) for name in names))
@@ -62,12 +64,15 @@ def _view(uri: str, link: int, found: list[Found], *, more: bool) -> Report:
         schema="sluicegate.state-query",
         document={
             "stream": uri,
-            "link": link,
+            "snapshot": snapshot,
             "more": more,
             "keys": [{"key": f.key, "shard": f.shard, "values": _plain(f.values)} for f in found],
         },
         tables=[Table(("key", "shard", *names), rows)],
-        lines=[f"At link {link}: {_count(found)}{'; there are more: --limit 0' if more else ''}."],
+        lines=[
+            f"At snapshot {snapshot}: {_count(found)}.",
+            *(["More keys exist; use --limit 0 to list all."] if more else []),
+        ],
     )
 
 

@@ -16,23 +16,25 @@ from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("state show clicks", "keys and bytes of every shard"),
-    ("state show clicks --link 41 --shard 3", "one shard, as it was at link 41"),
+    ("state show clicks --snapshot 41 --shard 3", "one shard, as it was at snapshot 41"),
 )
 
 
 def run(
     ctx: typer.Context,
     target: TargetArgument = None,
-    link: Annotated[int | None, typer.Option(metavar="N", help="at link N; the newest")] = None,
+    snapshot: Annotated[
+        int | None, typer.Option(metavar="N", help="at snapshot N; the newest")
+    ] = None,
     shard: Annotated[int | None, typer.Option(metavar="N", help="only this shard")] = None,
     as_: AsOption = None,
 ) -> None:
-    """Show the state of a gated stream: keys, bytes and partials of every shard.
+    """Show the state of a gated stream: keys, bytes and deltas of every shard.
 
-    Compaction brings every shard to one partial; the job does so by itself now and then.
+    Compaction brings every shard to one delta; the job does so by itself now and then.
     """
     session = Session.of(ctx)
-    stream, at = session.open(GatedStream, target, as_).link(link)
+    stream, at = session.open(GatedStream, target, as_).snapshot(snapshot)
     rows = []
     for number, refs in sorted(shards_of(stream, at).items()):
         if shard is None or number == shard:
@@ -42,17 +44,17 @@ def run(
     session.sink.show(_view(stream.uri, at.number, rows))
 
 
-def _view(uri: str, link: int, rows: list[tuple[int, int, int, int]]) -> Report:
-    columns = ("shard", "keys", "partials", "bytes")
+def _view(uri: str, snapshot: int, rows: list[tuple[int, int, int, int]]) -> Report:
+    columns = ("shard", "keys", "deltas", "bytes")
     total = sum(row[3] for row in rows)
     keys = sum(row[1] for row in rows)
     return Report(
         schema="sluicegate.state",
         document={
             "stream": uri,
-            "link": link,
+            "snapshot": snapshot,
             "shards": [dict(zip(columns, row, strict=True)) for row in rows],
         },
         tables=[Table(columns, rows)],
-        lines=[f"At link {link}: {keys:,} keys, {units.size(total)}."],
+        lines=[f"At snapshot {snapshot}: {keys:,} keys, {units.size(total)}."],
     )

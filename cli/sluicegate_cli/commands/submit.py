@@ -97,7 +97,7 @@ def run(
     """Start a Spark application from the right place, and stay with it until it ends.
 
     Of a gated stream it is Sluicegate's own job, or the stream's `app`: it claims the stream, so
-    that no other can seal, and goes on from the head of the chain. An interrupt or termination
+    that no other can commit, and goes on from the head of the chain. An interrupt or termination
     signal lets it finish its epoch.
 
     Before: Java, spark-submit and the application are there; the checkpoint is sound, nothing

@@ -1,4 +1,4 @@
-"""Folding events into partials: first where they are judged, then where their shard is folded.
+"""Folding events into deltas: first where they are judged, then where their shard is folded.
 
 What goes from one task to the other are sums and counts per key, not events: the columns are
 `target` (the task that folds), `shard`, `key`, `events`, one per value, and for the one row that
@@ -119,18 +119,18 @@ class Folding:
 
 
 def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Make the partials of the shards of one task; gives what the driver is to know."""
+    """Make the deltas of the shards of one task; gives what the driver is to know."""
     rows = pa.Table.from_batches(list(batches), columns(work))
     told = rows.filter(pc.is_valid(rows[TOLD])).select([TOLD, SEGMENT])
     rows = rows.filter(pc.is_null(rows[TOLD]))
     owned = np.flatnonzero(work.targets == task).tolist()
-    changed = _partials(work, rows) if rows.num_rows else {}
+    changed = _deltas(work, rows) if rows.num_rows else {}
     unchanged = tuple(shard for shard in owned if shard not in changed)
     own = Folded(task, changed, unchanged).to_text()
     return pa.concat_tables([told, pa.table([[own], pa.nulls(1, pa.binary())], schema=told.schema)])
 
 
-def _partials(work: Work, rows: pa.Table) -> Mapping[int, tuple[Ref, int]]:
+def _deltas(work: Work, rows: pa.Table) -> Mapping[int, tuple[Ref, int]]:
     blobs = open_stream(work.stream, read_only=False).blobs
     merges = [(EVENTS, "sum"), *((_column(n), v.merge.value) for n, v in enumerate(work.values))]
     by_shard = delta.aggregate(rows, [SHARD, KEY], merges).sort_by(SHARD)

@@ -1,7 +1,7 @@
-"""Epochs: from the end positions of a micro-batch through one Spark job to a published link.
+"""Epochs: from the end positions of a micro-batch through one Spark job to a published snapshot.
 
 The steps have names, which `step` is told as they are reached. Whatever kills the job between two
-of them, what was not sealed is invisible, and what was sealed is published by the next start.
+of them, what was not committed is invisible, and what was committed is published by the next start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.operations.rebalance import assignment_at
 from sluicegate.stream.output import DATA, REJECTS, File, Output, Sink, encode
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import Description
 from sluicegate.stream.state import state_backend
 from sluicegate.stream.writer import Gate, Run
@@ -64,7 +64,7 @@ class Told:
 
     @property
     def shards(self) -> dict[int, Ref | None]:
-        """What every shard said of itself: its partial, or that it is unchanged."""
+        """What every shard said of itself: its delta, or that it is unchanged."""
         said: dict[int, Ref | None] = {}
         for each in self.folded:
             said |= {shard: ref for shard, (ref, _) in each.changed.items()}
@@ -147,8 +147,8 @@ def _collect(work: Work, judged: DataFrame) -> Told:
 
 
 _log = logging.getLogger("sluicegate.job")
-STEPS = ("claimed", "planned", "computed", "staged", "ready", "sealed", "published", "told")
-"""`claimed` once, the others for each epoch: `computed` after all tasks, `ready` before the seal,
+STEPS = ("claimed", "planned", "computed", "staged", "ready", "committed", "published", "told")
+"""`claimed` once, the others for each epoch: `computed` after all tasks, `ready` before the commit,
 `published` after the rename, `told` after the hooks."""
 
 Step = Callable[[str], None]
@@ -175,7 +175,7 @@ class EpochInfo:
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """What a run works with: who seals, what it reads, where its output goes, what it does."""
+    """What a run works with: who commits, what it reads, where its output goes, what it does."""
 
     run: Run
     source: Log
@@ -185,15 +185,15 @@ class Gated:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An epoch that was sealed, and what it took."""
+    """An epoch that was committed, and what it took."""
 
-    link: Link
+    snapshot: Snapshot
     counts: Mapping[str, int]
     seconds: float
 
 
 class Epochs:
-    """Computes and seals the epochs of one run, one after the other."""
+    """Computes and commits the epochs of one run, one after the other."""
 
     def __init__(
         self,
@@ -207,8 +207,8 @@ class Epochs:
         self._process = process
         self._step = step
 
-    def seal(self, end: Positions) -> Done | None:
-        """Read up to these positions and seal what that comes to; None if nothing moved."""
+    def commit(self, end: Positions) -> Done | None:
+        """Read up to these positions and commit what that comes to; None if nothing moved."""
         began = time.monotonic()
         while True:
             head = self._gated.run.refresh()
@@ -220,11 +220,11 @@ class Epochs:
             except StaleVersion as e:
                 _log.info("routing again: %s", e.message)
                 continue
-            self._gated.sink.publish(done.link)
+            self._gated.sink.publish(done.snapshot)
             self._step("published")
             return replace(done, seconds=time.monotonic() - began)
 
-    def _attempt(self, head: Link, end: Positions) -> Done:
+    def _attempt(self, head: Snapshot, end: Positions) -> Done:
         work, told, nonce = self._compute(head, end)
         self._step("computed")
         counts = counted(work, told)
@@ -237,22 +237,22 @@ class Epochs:
             self._step("staged")
             counts["written"] = output.rows(DATA)
             epoch = replace(self._epoch(head, end, work, told), events=counts["applied"])
-            link = self._seal(replace(epoch, counters=counts), output, nonce)
+            snapshot = self._commit(replace(epoch, counters=counts), output, nonce)
         except Fenced:
-            # It is not sealed and never will be: what is routed anew is written anew.
+            # It is not committed and never will be: what is routed anew is written anew.
             self._gated.sink.drop(nonce)
             raise
-        self._step("sealed")
-        return Done(link, counts, 0.0)
+        self._step("committed")
+        return Done(snapshot, counts, 0.0)
 
-    def _seal(self, epoch: Epoch, output: Output, nonce: str) -> Link:
+    def _commit(self, epoch: Epoch, output: Output, nonce: str) -> Snapshot:
         listed = self._gated.run.stream.blobs.put(encode(output)) if output else None
         # What is not durable in the log must not be counted: it might be written differently.
         self._gated.source.sync(epoch.end)
         self._step("ready")
-        return self._gated.run.seal(replace(epoch, output=listed), nonce)
+        return self._gated.run.commit(replace(epoch, output=listed), nonce)
 
-    def _compute(self, head: Link, end: Positions) -> tuple[Work, Told, str]:
+    def _compute(self, head: Snapshot, end: Positions) -> tuple[Work, Told, str]:
         nonce, sink = uuid.uuid4().hex, self._gated.sink
         work = self._work(head, end, nonce)
         told = compute(self._spark, work)
@@ -265,7 +265,7 @@ class Epochs:
             told = compute_thoroughly(self._spark, work)
         return work, told, nonce
 
-    def _work(self, head: Link, end: Positions, nonce: str) -> Work:
+    def _work(self, head: Snapshot, end: Positions, nonce: str) -> Work:
         log, description = self._gated.source, self._gated.description
         start = complete(log, head.positions)
         slices = [
@@ -290,7 +290,7 @@ class Epochs:
             judged=description.judged,
         )
 
-    def _targets(self, head: Link) -> tuple[Any, int]:
+    def _targets(self, head: Snapshot) -> tuple[Any, int]:
         """The task of each shard: that of its node; without nodes as many as Spark has cores."""
         assignment = assignment_at(self._gated.run.stream, head)
         if assignment.nodes:
@@ -298,27 +298,27 @@ class Epochs:
         count = min(assignment.n_shards, self._spark.sparkContext.defaultParallelism)
         return np.arange(assignment.n_shards) % count, count
 
-    def _epoch(self, head: Link, end: Positions, work: Work, told: Told) -> Epoch:
+    def _epoch(self, head: Snapshot, end: Positions, work: Work, told: Told) -> Epoch:
         stream = self._gated.run.stream
-        partials: Mapping[int, Ref] = {}
+        deltas: Mapping[int, Ref] = {}
         if work.shape.key is not None:
             # One for each attempt: what an attempt said that was given up does not count.
             backend = state_backend(Gate(stream))
             backend.accept(head.epoch + 1, head.version, told.shards)
-            partials = backend.epoch_complete(head.epoch + 1, range(work.shards))
+            deltas = backend.epoch_complete(head.epoch + 1, range(work.shards))
         seen = ledger_of(*told.seen).entries()
         return Epoch(
             start=head.positions,
             end=end,
             events=0,
-            partials=partials,
+            deltas=deltas,
             version=head.version,
             generation=head.generation,
             stamps=segments.put(stream.blobs, seen) if work.judged else None,
             number=head.epoch + 1,
         )
 
-    def _output(self, head: Link, end: Positions, work: Work, told: Told) -> Output:
+    def _output(self, head: Snapshot, end: Positions, work: Work, told: Told) -> Output:
         written = told.files(DATA)
         if self._process is not None:
             frame = fresh_frame(self._spark, work, written)

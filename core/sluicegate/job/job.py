@@ -1,4 +1,4 @@
-"""The gated job: claims its stream, runs a Spark query, and seals each of its micro-batches.
+"""The gated job: claims its stream, runs a Spark query, and commits each of its micro-batches.
 
 An application of your own gets at it like this:
 
@@ -61,9 +61,11 @@ class _Stopping(Exception):
 class Running:
     """What happens while the query of a run is running."""
 
-    def __init__(self, run: Run, seal: Callable[[Positions], None], stop: threading.Event) -> None:
+    def __init__(
+        self, run: Run, commit: Callable[[Positions], None], stop: threading.Event
+    ) -> None:
         self._run = run
-        self._seal = seal
+        self._commit = commit
         self._stop = stop
         self._busy = threading.Lock()
         self._error: BaseException | None = None
@@ -71,16 +73,16 @@ class Running:
     def batch(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
         """What Spark calls for every micro-batch of a query with this checkpoint."""
 
-        def seal(_frame: DataFrame, number: int) -> None:
+        def commit(_frame: DataFrame, number: int) -> None:
             try:
                 with self._turn():
-                    self._seal(_end_of(checkpoint, number))
+                    self._commit(_end_of(checkpoint, number))
             except BaseException as e:
                 # Spark would tell of it in its own words only. What came first counts.
                 self._error = self._error or e
                 raise
 
-        return seal
+        return commit
 
     def until_its_end(self, start: Callable[[], StreamingQuery]) -> None:
         """Start the query and wait; it ends between epochs, if asked to or if it is overtaken."""
@@ -133,8 +135,8 @@ class Running:
             self._busy.release()
 
     def _is_overtaken(self) -> bool:
-        """Whether this run can never seal again: it need not wait for its next epoch to know."""
-        if self._run.stream.chain.head().digest == self._run.link.digest:
+        """Whether this run can never commit again: it need not wait for its next epoch to know."""
+        if self._run.stream.chain.head().digest == self._run.snapshot.digest:
             return False
         try:
             self._run.refresh()
@@ -241,7 +243,7 @@ class StreamJob:
         pinned = stream.chain.head().pins
         log = open_source(named.source, pinned.get(INCARNATION))
         pins = pins_now(named, pinned)
-        # What is not there must not cost a link at every try.
+        # What is not there must not cost a snapshot at every try.
         sink = open_sink(stream, named.sink)
         telling = Telling(named, log, self._settings.progress)
         app = self._spark.sparkContext.applicationId
@@ -270,20 +272,20 @@ class StreamJob:
         epochs = Epochs(self._spark, gated, process, step)
         telling.start(run)
 
-        def seal(end: Positions) -> None:
-            if done := epochs.seal(end):
+        def commit(end: Positions) -> None:
+            if done := epochs.commit(end):
                 telling.of(done)
                 step("told")
 
         self._spark.dataSource.register(source.LogSource)
-        running = Running(run, seal, self._stop)
+        running = Running(run, commit, self._stop)
         with ending_by_signal(self.stop):
             batch = running.batch(checkpoint)
             running.until_its_end(lambda: self._start(run, gated.source, checkpoint, batch))
 
     def _start(self, run: Run, log: Log, checkpoint: Path, batch: Any) -> StreamingQuery:
         settings = self._settings
-        starting = json.dumps(to_spark(run.link.positions))
+        starting = json.dumps(to_spark(run.snapshot.positions))
         reader = self._spark.readStream.format(source.NAME).option(source.PATH, log.uri)
         reader = reader.option(source.STARTING, starting)
         # A backlog of days must not become one epoch that never ends.
@@ -305,7 +307,7 @@ def _scratch(run: Run) -> Iterator[Path]:
     everything = run.stream.storage.local_path("runs")
     assert everything
     run.refresh()
-    # Also that of a run that was deposed and does not know it yet: it can seal no more.
+    # Also that of a run that was deposed and does not know it yet: it can commit no more.
     shutil.rmtree(everything, ignore_errors=True)
     try:
         yield everything / run.id

@@ -1,4 +1,4 @@
-"""Those who hear of a sealed epoch: an offset store, and the `submit` that started the job."""
+"""Those who hear of a committed epoch: an offset store, and the `submit` that started the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sluicegate.offsets import Fence, LockFileOffsetStore
 from sluicegate.positions import to_spark
 from sluicegate.sources.log.log import Log
 from sluicegate.spark.submit.progress import Progress, Reports
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.writer import Run
 
 _log = logging.getLogger("sluicegate.job")
@@ -34,24 +34,28 @@ class Telling:
         self._store = LockFileOffsetStore.open(stream.offsets) if stream.offsets else None
 
     def start(self, run: Run) -> None:
-        """Publish where a run begins: one before may have died after a seal, or was taken back."""
+        """Publish where a run begins: one before may have died after a commit, or was reverted."""
         self._run = run.id
-        self._publish(run.link)
+        self._publish(run.snapshot)
 
     def of(self, done: Done) -> None:
-        """Tell of an epoch that is sealed and published."""
-        self._reports.send(self._progress(done, self._publish(done.link)))
+        """Tell of an epoch that is committed and published."""
+        self._reports.send(self._progress(done, self._publish(done.snapshot)))
 
-    def _publish(self, link: Link) -> str | None:
-        """Where the positions of a link were published, if they were."""
+    def _publish(self, snapshot: Snapshot) -> str | None:
+        """Where the positions of a snapshot were published, if they were."""
         if not self._store:
             return None
         name = self._stream.name
         try:
-            self._store.save_many(name, link.positions, fence=Fence(link.stream_id, link.number))
+            self._store.save_many(
+                name, snapshot.positions, fence=Fence(snapshot.stream_id, snapshot.number)
+            )
         except SluicegateError as e:
-            # The epoch is sealed; whoever follows the store is behind until the next one.
-            _log.error("the positions of link %d were not published: %s", link.number, e.message)
+            # The epoch is committed; whoever follows the store is behind until the next one.
+            _log.error(
+                "the positions of snapshot %d were not published: %s", snapshot.number, e.message
+            )
             return None
         return name
 
@@ -59,16 +63,16 @@ class Telling:
         rows = done.counts["read"]
         behind = 0
         with suppress(SluicegateError):
-            behind = lag.total(lag.lags(done.link.positions, self._source.latest()))
+            behind = lag.total(lag.lags(done.snapshot.positions, self._source.latest()))
         return Progress(
             query=self._stream.name,
             id=self._run,
-            batch=done.link.epoch,
+            batch=done.snapshot.epoch,
             rows=rows,
             rows_per_second=round(rows / done.seconds, 1) if done.seconds else 0.0,
             seconds=round(done.seconds, 3),
             at=units.utc(time.time()),
-            ends=(to_spark(done.link.positions),),
+            ends=(to_spark(done.snapshot.positions),),
             committed=committed,
-            counts={**done.counts, "lag": behind, "link": done.link.number},
+            counts={**done.counts, "lag": behind, "snapshot": done.snapshot.number},
         )

@@ -76,7 +76,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a task that folded tells: of every shard it owns, its partial and how many events."""
+    """What a task that folded tells: of every shard it owns, its delta and how many events."""
 
     task: int
     changed: Mapping[int, tuple[Ref, int]]

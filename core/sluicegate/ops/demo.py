@@ -29,7 +29,7 @@ from sluicegate.sources.log.writer import LogWriter
 from sluicegate.spark.submit import process
 from sluicegate.spark.submit.launcher import require_java
 from sluicegate.stream.output import DATA, look_at_sink
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.state import scan
 from sluicegate.stream.stream import Stream, open_stream
 
@@ -144,7 +144,7 @@ class _Demonstration:
             raise SparkFailed(f"sluicegate {' '.join(words)} failed: {told}")
 
     def _kill_a_job(self, number: int, kills: int) -> None:
-        """Start the job, let it seal something, and kill it in the middle of whatever it does."""
+        """Start the job, let it commit something, and kill it in the middle of whatever it does."""
         before = self._head().epoch
         with (self._root / "submit.log").open("ab") as log:
             job = self._start([*self._program, "submit", STREAM], log)
@@ -157,9 +157,9 @@ class _Demonstration:
         _kill(head.by.pid)
         job.kill()
         job.wait()
-        self._tell(f"kill {number} of {kills}: {self._head().epoch} epochs are sealed")
+        self._tell(f"kill {number} of {kills}: {self._head().epoch} epochs are committed")
 
-    def _wait_for_epoch(self, epoch: int, job: subprocess.Popen[bytes]) -> Link:
+    def _wait_for_epoch(self, epoch: int, job: subprocess.Popen[bytes]) -> Snapshot:
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and job.poll() is None:
             head = self._head()
@@ -167,12 +167,12 @@ class _Demonstration:
                 return head
             time.sleep(0.05)
         told = (self._root / "submit.log").read_text()[-2000:]
-        raise SparkFailed(f"the job did not seal anything: {told}")
+        raise SparkFailed(f"the job did not commit anything: {told}")
 
     def _stream(self) -> Stream:
         return open_stream(str(self._root / ".sluicegate" / STREAM), read_only=True)
 
-    def _head(self) -> Link:
+    def _head(self) -> Snapshot:
         return self._stream().chain.head()
 
     def _judged(self, kills: int) -> Outcome:
@@ -246,9 +246,9 @@ def _rows_published(stream: Stream, uri: str) -> int:
     published = sink.published() if sink else {}
     rows = 0
     for number in published:
-        link = stream.chain.read(number)
-        if link.output and DATA in published[number]:
-            rows += read_output(stream, link.output).rows(DATA)
+        snapshot = stream.chain.read(number)
+        if snapshot.output and DATA in published[number]:
+            rows += read_output(stream, snapshot.output).rows(DATA)
     return rows
 
 

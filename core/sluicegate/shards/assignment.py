@@ -6,7 +6,7 @@ Layout of the body of its frame, a map (FORMAT.md):
     n_shards  how many shards there are
     owners    4 bytes for each shard, little-endian: the place of its node in `nodes`, or FFFFFFFF
 
-The version is not part of it: it is a fact of the link that refers to the map.
+The version is not part of it: it is a fact of the snapshot that refers to the map.
 """
 
 from __future__ import annotations

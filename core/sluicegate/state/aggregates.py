@@ -1,4 +1,4 @@
-"""Aggregates: what a stream keeps per key, as columns of its partials.
+"""Aggregates: what a stream keeps per key, as columns of its deltas.
 
 `count` counts events; `sum(column)`, `min(column)`, `max(column)` and `avg(column)` leave out
 events in which the column is null. An average is kept as a sum and a count, which merge.
@@ -17,7 +17,7 @@ from sluicegate.errors import ConfigInvalid
 from sluicegate.state.delta import KEY, PRESENT, REPLACES, Merge, Table
 
 EVENTS = "events"
-"""The column that every partial of a job has: how many events of the key were counted."""
+"""The column that every delta of a job has: how many events of the key were counted."""
 
 _FORM = re.compile(r"(count)|(sum|min|max|avg)\(\s*([^()\s]+)\s*\)")
 _NUMBERS = ("long", "double")
@@ -26,7 +26,7 @@ _SUM, _COUNT = ".sum", ".count"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One column of a partial: what is computed of which column of the records, how it merges."""
+    """One column of a delta: what is computed of which column of the records, how it merges."""
 
     name: str
     how: Literal["sum", "min", "max", "count"]

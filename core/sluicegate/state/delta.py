@@ -1,11 +1,11 @@
-"""Partials: what one epoch changed in one shard's state, as a Parquet table that merges.
+"""Deltas: what one epoch changed in one shard's state, as a Parquet table that merges.
 
 Arrow adds 64-bit numbers modulo 2**64. Where that could happen, decimals are added instead, and a
 column goes back to 64 bits if all its sums fit.
 
 Columns: `key` (text), `replaces` (what was there before is forgotten), `present` (false: the key is
 deleted), and one column per value. How the values of one key merge stands in the metadata of each
-column. The state of a shard is the merge of its partials, oldest first; merging some of them first
+column. The state of a shard is the merge of its deltas, oldest first; merging some of them first
 gives the same result, so they can be compacted in any grouping.
 """
 
@@ -94,8 +94,8 @@ class Merge(Enum):
     LAST = "last"
 
 
-class PartialInvalid(Corrupt):
-    """A blob is not a partial, or partials of different streams were mixed."""
+class DeltaInvalid(Corrupt):
+    """A blob is not a delta, or deltas of different streams were mixed."""
 
 
 def table(
@@ -106,7 +106,7 @@ def table(
     replaces: Sequence[bool] | None = None,
     present: Sequence[bool] | None = None,
 ) -> Table:
-    """A partial from columns; without more said, every key is present and adds to what is there."""
+    """A delta from columns; without more said, every key is present and adds to what is there."""
     import pyarrow as pa
 
     columns = {
@@ -127,44 +127,44 @@ def binary(values: Sequence[bytes | None]) -> Any:
     return arrow.octets(values)
 
 
-def encode(partial: Table) -> bytes:
-    """The bytes of a partial; equal tables give equal bytes."""
+def encode(delta: Table) -> bytes:
+    """The bytes of a delta; equal tables give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(partial.sort_by(KEY), sink, compression="zstd", use_dictionary=False)
+    pq.write_table(delta.sort_by(KEY), sink, compression="zstd", use_dictionary=False)
     return bytes(sink.getvalue())
 
 
 def decode(data: bytes, place: str) -> Table:
-    """The partial in a blob, or `PartialInvalid`."""
+    """The delta in a blob, or `DeltaInvalid`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        # Not `read_table`, whose threads take longer than a partial of usual size.
+        # Not `read_table`, whose threads take longer than a delta of usual size.
         read = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
         _check_own(read)
         _rules(read)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, PartialInvalid) as e:
-        raise PartialInvalid(f"{place} is not a partial: {e}", place=place) from e
+    except (pa.ArrowException, OSError, UnicodeDecodeError, DeltaInvalid) as e:
+        raise DeltaInvalid(f"{place} is not a delta: {e}", place=place) from e
     return read
 
 
-def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
-    """The partial that does what these do one after the other; `whole`: nothing came before."""
+def merge(deltas: Sequence[Table], *, whole: bool = False) -> Table:
+    """The delta that does what these do one after the other; `whole`: nothing came before."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    rules = _rules(partials[0])
-    partials = _alike(partials, rules)
-    if any(not each.schema.equals(partials[0].schema, check_metadata=True) for each in partials):
-        raise PartialInvalid("partials of different columns cannot be merged")
+    rules = _rules(deltas[0])
+    deltas = _alike(deltas, rules)
+    if any(not each.schema.equals(deltas[0].schema, check_metadata=True) for each in deltas):
+        raise DeltaInvalid("deltas of different columns cannot be merged")
     rows = pa.concat_tables(
         [
             each.append_column(_ORDER, arrow.repeated(order, each.num_rows))
-            for order, each in enumerate(partials)
+            for order, each in enumerate(deltas)
         ]
     )
     rows = _since_replaced(rows)
@@ -172,7 +172,7 @@ def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
     grouped = aggregate(rows, [KEY], wanted)
     named = grouped.select([KEY, *(f"{name}_{how}" for name, how in wanted)])
     merged = named.rename_columns([KEY, REPLACES, PRESENT, *rules])
-    merged = merged.select(partials[0].schema.names)
+    merged = merged.select(deltas[0].schema.names)
     for name, rule in rules.items():
         merged = _with_merge(merged, name, rule)
     if whole:
@@ -182,12 +182,12 @@ def merge(partials: Sequence[Table], *, whole: bool = False) -> Table:
     return merged.sort_by(KEY)
 
 
-def _alike(partials: Sequence[Table], rules: Mapping[str, Merge]) -> Sequence[Table]:
-    """The partials with sums of one kind: wide ones, if those of some had to be."""
+def _alike(deltas: Sequence[Table], rules: Mapping[str, Merge]) -> Sequence[Table]:
+    """The deltas with sums of one kind: wide ones, if those of some had to be."""
     for name in (name for name, rule in rules.items() if rule is Merge.SUM):
-        if any(name in each.column_names and is_wide(each[name].type) for each in partials):
-            partials = [widen(each, name) for each in partials]
-    return partials
+        if any(name in each.column_names and is_wide(each[name].type) for each in deltas):
+            deltas = [widen(each, name) for each in deltas]
+    return deltas
 
 
 def _since_replaced(rows: Table) -> Table:
@@ -203,27 +203,27 @@ def _since_replaced(rows: Table) -> Table:
     return rows.filter(pc.or_kleene(pc.is_null(start), pc.greater_equal(rows[_ORDER], start)))
 
 
-def _check_own(partial: Table) -> None:
+def _check_own(delta: Table) -> None:
     import pyarrow as pa
 
     kinds = {KEY: pa.string(), REPLACES: pa.bool_(), PRESENT: pa.bool_()}
-    if any(partial.schema.get_field_index(n) < 0 or partial[n].type != kinds[n] for n in kinds):
-        raise PartialInvalid(f"its columns are {partial.schema.names}")
+    if any(delta.schema.get_field_index(n) < 0 or delta[n].type != kinds[n] for n in kinds):
+        raise DeltaInvalid(f"its columns are {delta.schema.names}")
 
 
-def _rules(partial: Table) -> dict[str, Merge]:
+def _rules(delta: Table) -> dict[str, Merge]:
     rules = {}
-    for each in partial.schema:
+    for each in delta.schema:
         if each.name in _OWN:
             continue
         try:
             rules[each.name] = Merge((each.metadata or {})[_MERGE].decode())
         except (KeyError, ValueError) as e:
-            raise PartialInvalid(f"column {each.name!r} does not say how it merges") from e
+            raise DeltaInvalid(f"column {each.name!r} does not say how it merges") from e
     return rules
 
 
-def _with_merge(partial: Table, name: str, rule: Merge) -> Table:
-    index = partial.schema.get_field_index(name)
-    marked = partial.schema.field(name).with_metadata({_MERGE: rule.value.encode()})
-    return partial.cast(partial.schema.set(index, marked))
+def _with_merge(delta: Table, name: str, rule: Merge) -> Table:
+    index = delta.schema.get_field_index(name)
+    marked = delta.schema.field(name).with_metadata({_MERGE: rule.value.encode()})
+    return delta.cast(delta.schema.set(index, marked))

@@ -1,7 +1,7 @@
-"""Manifests of state: shard → the partials it consists of, oldest first, as a blob.
+"""Manifests of state: shard → the deltas it consists of, oldest first, as a blob.
 
 A delta is what one epoch changed; a base is everything up to some point. Folding puts deltas into a
-base, and merges the partials of a shard when they have become many.
+base, and merges the deltas of a shard when they have become many.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sluicegate import codec
 from sluicegate.errors import Corrupt
-from sluicegate.state import delta as partial
+from sluicegate.state import delta
 from sluicegate.state.delta import Table
 from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
 
 FORMAT = codec.Format("state", 1, 256 * 1024 * 1024)
-MAX_PARTIALS = 8
+MAX_DELTAS = 8
 
 Shards = Mapping[int, tuple[Ref, ...]]
 
@@ -59,9 +59,9 @@ def joined(manifests: Iterable[Shards]) -> dict[int, tuple[Ref, ...]]:
 
 
 def fold(blobs: Blobs, base: Ref | None, deltas: Iterable[Ref]) -> Ref:
-    """A base that holds what a base and deltas hold; shards with many partials are merged.
+    """A base that holds what a base and deltas hold; shards with many deltas are merged.
 
-    First only what is new is merged, so that the large old partials are rarely written again.
+    First only what is new is merged, so that the large old deltas are rarely written again.
     """
     old = read(blobs, base) if base else {}
     new = joined(read(blobs, delta) for delta in deltas)
@@ -70,7 +70,7 @@ def fold(blobs: Blobs, base: Ref | None, deltas: Iterable[Ref]) -> Ref:
         whole = not old.get(shard)
         added = (merge(blobs, refs, whole=whole),) if len(refs) > 1 else refs
         together = (*old.get(shard, ()), *added)
-        if len(together) > MAX_PARTIALS:
+        if len(together) > MAX_DELTAS:
             together = (merge(blobs, together, whole=True),)
         folded[shard] = together
     return blobs.put(encode(folded))
@@ -81,7 +81,7 @@ def compacted(
     shards: Shards,
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Ref:
-    """A base with one partial per shard; progress is in bytes of partials."""
+    """A base with one delta per shard; progress is in bytes of deltas."""
     whole = {}
     done, total = 0, sum(ref.size for refs in shards.values() for ref in refs)
     for shard, refs in shards.items():
@@ -92,20 +92,18 @@ def compacted(
 
 
 def merge(blobs: Blobs, refs: Iterable[Ref], *, whole: bool) -> Ref:
-    """Several partials as one."""
-    return blobs.put(
-        partial.encode(partial.merge([_table(blobs, ref) for ref in refs], whole=whole))
-    )
+    """Several deltas as one."""
+    return blobs.put(delta.encode(delta.merge([_table(blobs, ref) for ref in refs], whole=whole)))
 
 
 def contents(blobs: Blobs, refs: Iterable[Ref]) -> Table | None:
-    """The state that partials give; None if there are none."""
+    """The state that deltas give; None if there are none."""
     tables = [_table(blobs, ref) for ref in refs]
-    return partial.merge(tables, whole=True) if tables else None
+    return delta.merge(tables, whole=True) if tables else None
 
 
 def _table(blobs: Blobs, ref: Ref) -> Table:
     try:
-        return partial.decode(blobs.get(ref), ref.key)
-    except partial.PartialInvalid as e:
+        return delta.decode(blobs.get(ref), ref.key)
+    except delta.DeltaInvalid as e:
         raise BlobDamaged(e.message, place=ref.key) from e

@@ -1,8 +1,8 @@
 """Blobs: immutable files named by the digest of their content, `blobs/ab/abcdef…`.
 
 A blob is complete and durable before anything refers to it. Whoever writes the same content twice
-writes one blob, so a repeated attempt leaves nothing behind; what no link refers to is an orphan,
-never a conflict.
+writes one blob, so a repeated attempt leaves nothing behind; what no snapshot refers to is an
+orphan, never a conflict.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BlobDamaged(Corrupt):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """What a link says about a blob: the digest of its content, and its size."""
+    """What a snapshot says about a blob: the digest of its content, and its size."""
 
     digest: str
     size: int
@@ -73,7 +73,7 @@ class Blobs:
     def put(self, data: bytes) -> Ref:
         """Store content durably; what is there already is checked, and written anew if bad or old.
 
-        Old, because an old orphan would be collected before a link refers to it.
+        Old, because an old orphan would be collected before a snapshot refers to it.
         """
         ref = Ref(digest_of(data), len(data))
         if not self._storage.put_if_absent(ref.key, data) and not self._is_fresh(ref):

@@ -1,7 +1,8 @@
-"""Drafts: links to be, and what each does when somebody else's link came first.
+"""Drafts: snapshots to be, and what each does when somebody else's snapshot came first.
 
-The gate re-reads the head and hands a draft what intervened. A draft gives the link to append on
-that head, None if there is nothing left to do, or the error that the table of the design asks for:
+The gate re-reads the head and hands a draft what intervened. A draft gives the snapshot to append
+on that head, None if there is nothing left to do, or the error that the table of the design asks
+for:
 
     appending    compact, prune   rebalance      claim or epoch         reset, rollback, repair,
                                                  of another run         import
@@ -33,30 +34,30 @@ from sluicegate.positions import Positions
 from sluicegate.process import Who, myself
 from sluicegate.state import manifest
 from sluicegate.storage.blobs import Blobs, Ref
-from sluicegate.stream.snapshot import MAX_DELTAS, Kind, Link, Manifest, extended
+from sluicegate.stream.snapshot import MAX_DELTAS, Kind, Manifest, Snapshot, extended
 
 OVERTAKING = frozenset({Kind.RESET, Kind.ROLLBACK, Kind.REPAIR, Kind.IMPORT})
 _RUNS = frozenset({Kind.CLAIM, Kind.EPOCH})
 
 
 class Draft(Protocol):
-    """A link to be."""
+    """A snapshot to be."""
 
-    def on(self, head: Link, since: Sequence[Link], blobs: Blobs, /) -> Link | None:
-        """The link to append on this head; `since` came after what the draft was made for."""
+    def on(self, head: Snapshot, since: Sequence[Snapshot], blobs: Blobs, /) -> Snapshot | None:
+        """The snapshot to append on this head; `since` came after what the draft was made for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who appends a link, for whom and why; one nonce for as often as it is tried."""
+    """Who appends a snapshot, for whom and why; one nonce for as often as it is tried."""
 
     by: Who = field(default_factory=myself)
     app: str | None = None
     reason: str | None = None
     nonce: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def next(self, head: Link, kind: Kind, **changes: Any) -> Link:
-        """The link after a head: the same stream, but for what is changed."""
+    def next(self, head: Snapshot, kind: Kind, **changes: Any) -> Snapshot:
+        """The snapshot after a head: the same stream, but for what is changed."""
         fields: dict[str, Any] = {
             "number": head.number + 1,
             "kind": kind,
@@ -68,8 +69,8 @@ class Signature:
             # Clocks go back; a chain does not.
             "created_at": max(time.time(), head.created_at),
             "changed": head.changed if head.kind is Kind.EPOCH else head.number,
-            "lineage": extended(head.lineage, head.number + 1),
-            "partials": None,
+            "ancestry": extended(head.ancestry, head.number + 1),
+            "state_delta": None,
             "stamps": None,
             "output": None,
             "details": {},
@@ -89,7 +90,7 @@ class Epoch:
     start: Positions
     end: Positions
     events: int
-    partials: Mapping[int, Ref]
+    deltas: Mapping[int, Ref]
     version: int
     generation: int
     watermark_ns: int | None = None
@@ -102,32 +103,34 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class EpochDraft:
-    """An epoch of a run, which seals only on top of what the run has seen."""
+    """An epoch of a run, which commits only on top of what the run has seen."""
 
     run: str
     epoch: Epoch
     signature: Signature
 
-    def on(self, head: Link, since: Sequence[Link], blobs: Blobs) -> Link | None:
+    def on(self, head: Snapshot, since: Sequence[Snapshot], blobs: Blobs) -> Snapshot | None:
         self._check_moves()
-        for link in since:
-            self._refuse(link)
-            if link.kind is Kind.CLAIM:
+        for snapshot in since:
+            self._refuse(snapshot)
+            if snapshot.kind is Kind.CLAIM:
                 # Also under the same name: two processes may have been given it.
-                raise SplitBrainCommit(f"the run {link.writer} was started anew: {told(link)}")
-        # Links in between may have been pruned, so the head is asked, too.
+                raise SplitBrainCommit(
+                    f"the run {snapshot.writer} was started anew: {told(snapshot)}"
+                )
+        # Snapshots in between may have been pruned, so the head is asked, too.
         self._refuse(head)
         if self.epoch.start != head.positions:
             raise SplitBrainCommit(
-                f"the epoch starts elsewhere than link {head.number} ends: something else moved "
-                "the stream on"
+                f"the epoch starts elsewhere than snapshot {head.number} ends: something else "
+                "moved the stream on"
             )
         epoch = self.epoch
         self._check_stamps(head)
         delta = None
         state = head.state
-        if epoch.partials:
-            delta = blobs.put(manifest.encode({s: (ref,) for s, ref in epoch.partials.items()}))
+        if epoch.deltas:
+            delta = blobs.put(manifest.encode({s: (ref,) for s, ref in epoch.deltas.items()}))
             state = with_delta(blobs, state, delta)
         return self.signature.next(
             head,
@@ -139,13 +142,13 @@ class EpochDraft:
             counters=added(head.counters, epoch.counters),
             state=state,
             dedup=self._dedup(head, blobs),
-            partials=delta,
+            state_delta=delta,
             stamps=epoch.stamps,
             output=epoch.output,
             operators=epoch.operators or head.operators,
         )
 
-    def _dedup(self, head: Link, blobs: Blobs) -> Manifest:
+    def _dedup(self, head: Snapshot, blobs: Blobs) -> Manifest:
         if self.epoch.stamps is None:
             return head.dedup
         # Imported here: only streams with a dedup log need its libraries.
@@ -153,13 +156,13 @@ class EpochDraft:
 
         return with_segment(blobs, head.dedup, self.epoch.stamps)
 
-    def _check_stamps(self, head: Link) -> None:
+    def _check_stamps(self, head: Snapshot) -> None:
         """Refuse what was judged by an older dedup log, and events that the log would not know."""
         epoch = self.epoch
         if epoch.stamps is not None and epoch.number != head.epoch + 1:
             raise SplitBrainCommit(
                 f"the epoch was judged by the dedup log before epoch {epoch.number}, but epoch "
-                f"{head.epoch} is sealed"
+                f"{head.epoch} is committed"
             )
         if epoch.stamps is None and epoch.events and head.dedup:
             raise UsageError(
@@ -178,23 +181,23 @@ class EpochDraft:
                     f"{'nothing' if reached is None else reached}",
                     hint="keep the position of a partition that is gone",
                 )
-        counts = self.epoch.events or self.epoch.partials
+        counts = self.epoch.events or self.epoch.deltas
         if counts and start == end and self.epoch.stamps is None:
             raise UsageError("the epoch counts something, but moves no position")
 
-    def _refuse(self, link: Link) -> None:
-        """The error, if a link came first that this epoch cannot follow."""
-        if link.generation != self.epoch.generation:
+    def _refuse(self, snapshot: Snapshot) -> None:
+        """The error, if a snapshot came first that this epoch cannot follow."""
+        if snapshot.generation != self.epoch.generation:
             raise StaleGeneration(
-                f"{told(link)}: the stream is at generation {link.generation}, this run at "
+                f"{told(snapshot)}: the stream is at generation {snapshot.generation}, this run at "
                 f"{self.epoch.generation}"
             )
-        if link.writer != self.run:
-            raise SplitBrainCommit(f"the run {link.writer} took over: {told(link)}")
-        if link.version != self.epoch.version:
+        if snapshot.writer != self.run:
+            raise SplitBrainCommit(f"the run {snapshot.writer} took over: {told(snapshot)}")
+        if snapshot.version != self.epoch.version:
             raise StaleVersion(
                 f"this epoch was routed at version {self.epoch.version} of the assignment, which "
-                f"is at {link.version}: {told(link)}"
+                f"is at {snapshot.version}: {told(snapshot)}"
             )
 
 
@@ -208,7 +211,7 @@ class CompactDraft:
     details: Mapping[str, Any]
     what: Literal["state", "dedup"] = "state"
 
-    def on(self, head: Link, _since: Sequence[Link], _blobs: Blobs) -> Link | None:
+    def on(self, head: Snapshot, _since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
         count = len(self.inputs.deltas)
         kept = head.state if self.what == "state" else head.dedup
         if kept.base != self.inputs.base or kept.deltas[:count] != self.inputs.deltas:
@@ -227,7 +230,7 @@ class RebalanceDraft:
     signature: Signature
     details: Mapping[str, Any]
 
-    def on(self, head: Link, _since: Sequence[Link], _blobs: Blobs) -> Link | None:
+    def on(self, head: Snapshot, _since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
         if head.version != self.version or head.generation != self.generation:
             raise Drifted(
                 f"the assignment was at version {self.version} of generation {self.generation}, "
@@ -246,27 +249,27 @@ class RebalanceDraft:
 class OvertakingDraft:
     """A reset, rollback or import: another content, at the next generation.
 
-    With `force` it wins over runs that sealed in the meantime, by its generation.
+    With `force` it wins over runs that committed in the meantime, by its generation.
     """
 
     kind: Kind
     content: Mapping[str, Any]
     force: bool
     signature: Signature
-    base: Link
+    base: Snapshot
     moved: Positions | None = None
 
-    def on(self, head: Link, since: Sequence[Link], _blobs: Blobs) -> Link | None:
-        for link in since:
-            self._refuse(link, overtook=link.kind in OVERTAKING, ran=link.kind in _RUNS)
-        # Links in between may have been pruned; the head tells what they did.
+    def on(self, head: Snapshot, since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
+        for snapshot in since:
+            self._refuse(snapshot, overtook=snapshot.kind in OVERTAKING, ran=snapshot.kind in _RUNS)
+        # Snapshots in between may have been pruned; the head tells what they did.
         self._refuse(
             head,
             overtook=head.generation != self.base.generation,
             ran=(head.epoch, head.writer) != (self.base.epoch, self.base.writer),
         )
         content = dict(self.content)
-        lineage = content.pop("lineage", head.lineage)
+        ancestry = content.pop("ancestry", head.ancestry)
         if self.moved:
             # On top of where the stream is now: partitions that are not named stay.
             content["positions"] = head.positions.updated(self.moved)
@@ -274,29 +277,29 @@ class OvertakingDraft:
             head,
             self.kind,
             generation=head.generation + 1,
-            lineage=extended(lineage, head.number + 1),
+            ancestry=extended(ancestry, head.number + 1),
             **content,
         )
 
-    def _refuse(self, link: Link, *, overtook: bool, ran: bool) -> None:
+    def _refuse(self, snapshot: Snapshot, *, overtook: bool, ran: bool) -> None:
         if overtook:
-            raise Drifted(f"the stream was changed in the meantime: {told(link)}")
+            raise Drifted(f"the stream was changed in the meantime: {told(snapshot)}")
         if ran and not self.force:
             raise Locked(
-                f"a job is at work on the stream: {told(link)}",
+                f"a job is at work on the stream: {told(snapshot)}",
                 hint="stop it first; or let this win over it with --force",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimDraft:
-    """The start of a run, which then is the only one that can seal."""
+    """The start of a run, which then is the only one that can commit."""
 
     run: str
     signature: Signature
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    def on(self, head: Link, _since: Sequence[Link], _blobs: Blobs) -> Link | None:
+    def on(self, head: Snapshot, _since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
         return self.signature.next(head, Kind.CLAIM, writer=self.run, details=self.details)
 
 
@@ -308,10 +311,10 @@ class PruneDraft:
     signature: Signature
     details: Mapping[str, Any]
 
-    def on(self, head: Link, _since: Sequence[Link], _blobs: Blobs) -> Link | None:
+    def on(self, head: Snapshot, _since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
         if self.floor <= head.floor:
             return None
-        # The lineage stays whole: it alone says which published output is part of the stream.
+        # The ancestry stays whole: it alone says which published output is part of the stream.
         return self.signature.next(head, Kind.PRUNE, floor=self.floor, details=self.details)
 
 
@@ -328,10 +331,11 @@ def added(totals: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return {name: totals.get(name, 0) + more.get(name, 0) for name in {**totals, **more}}
 
 
-def told(link: Link) -> str:
-    """A link in a few words, for whoever was overtaken by it."""
-    who = link.app or link.by
-    return f"link {link.number}, a {link.kind.value} of {units.utc(link.created_at)} by {who}"
+def told(snapshot: Snapshot) -> str:
+    """A snapshot in a few words, for whoever was overtaken by it."""
+    who = snapshot.app or snapshot.by
+    at = units.utc(snapshot.created_at)
+    return f"snapshot {snapshot.number}, a {snapshot.kind.value} of {at} by {who}"
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -24,7 +24,7 @@ from sluicegate.stream.output import (
     Sink,
     read_output,
 )
-from sluicegate.stream.snapshot import Kind, Link, LinkDamaged, has
+from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged, has
 from sluicegate.stream.stream import Stream
 
 COUNTS = rule(
@@ -32,7 +32,7 @@ COUNTS = rule(
     Severity.ERROR,
     "the records of an epoch do not add up",
     "What an epoch read is not what it applied, recognised as duplicates and rejected, or its "
-    "positions moved by another number. The job that sealed it is not to be trusted.",
+    "positions moved by another number. The job that committed it is not to be trusted.",
 )
 MOVED = rule(
     "SG-AUDIT-MOVED",
@@ -44,16 +44,16 @@ MOVED = rule(
 OUTPUT = rule(
     "SG-AUDIT-OUTPUT",
     Severity.ERROR,
-    "output of a sealed epoch is missing or changed",
+    "output of a committed epoch is missing or changed",
     "A file that an epoch wrote is not where readers look for it, or is not as it was written. "
     "Restore it from a backup, or roll the stream back to before the epoch: it then writes again.",
 )
 UNPUBLISHED = rule(
     "SG-AUDIT-OUTPUT-PENDING",
     Severity.NOTE,
-    "output of a sealed epoch is not published yet",
-    "The job ended between sealing the epoch and publishing what it wrote, or a rollback that had "
-    "withdrawn it was undone. Nothing is lost: the next start publishes it.",
+    "output of a committed epoch is not published yet",
+    "The job ended between committing the epoch and publishing what it wrote, or a rollback that "
+    "had withdrawn it was undone. Nothing is lost: the next start publishes it.",
 )
 STRAY = rule(
     "SG-AUDIT-OUTPUT-STRAY",
@@ -66,8 +66,8 @@ GAP = rule(
     "SG-AUDIT-GAP",
     Severity.WARNING,
     "an epoch cannot be audited",
-    "A repair has given up a link, or the list of files that it wrote. What it changed is part of "
-    "the stream, but whether that and the epoch after it add up cannot be told any more.",
+    "A repair has given up a snapshot, or the list of files that it wrote. What it changed is part "
+    "of the stream, but whether that and the epoch after it add up cannot be told any more.",
 )
 NO_SINK = rule(
     "SG-AUDIT-SINK-MISSING",
@@ -81,9 +81,9 @@ _COUNTED = ("read", "applied", "duplicates", "rejected", "written")
 
 @dataclass(frozen=True, slots=True)
 class AuditedEpoch:
-    """One epoch; counts are None if whoever sealed it did not count."""
+    """One epoch; counts are None if whoever committed it did not count."""
 
-    link: Link
+    snapshot: Snapshot
     moved: int | None
     events: int
     counts: dict[str, int] | None
@@ -104,9 +104,11 @@ class StreamAudit:
 def audit_stream(
     stream: Stream, sink: Sink | None, since: float = 0.0, *, read_data: bool = False
 ) -> StreamAudit:
-    """Audit the epochs sealed at or after a time that are part of the stream."""
+    """Audit the epochs committed at or after a time that are part of the stream."""
     head = stream.chain.head()
-    first = stream.chain.first(head.floor, head.number, lambda link: link.created_at >= since)
+    first = stream.chain.first(
+        head.floor, head.number, lambda snapshot: snapshot.created_at >= since
+    )
     if head.created_at < since:
         first = head.number + 1
     audit = _Audit(stream, sink, head, read_data=read_data)
@@ -114,15 +116,17 @@ def audit_stream(
     result = audit.result
     if sink:
         result.findings += _strays(stream, sink, head)
-    elif any(each.link.output for each in result.epochs):
+    elif any(each.snapshot.output for each in result.epochs):
         result.findings.append(NO_SINK.at(stream.uri, "its published output cannot be looked at"))
     return result
 
 
 class _Audit:
-    """Compares links with those before them, up to a head."""
+    """Compares snapshots with those before them, up to a head."""
 
-    def __init__(self, stream: Stream, sink: Sink | None, head: Link, *, read_data: bool) -> None:
+    def __init__(
+        self, stream: Stream, sink: Sink | None, head: Snapshot, *, read_data: bool
+    ) -> None:
         self._stream = stream
         self._sink = sink
         self._head = head
@@ -131,54 +135,56 @@ class _Audit:
         self.result = StreamAudit()
 
     def run(self, first: int) -> None:
-        """Look at all links after the first."""
-        before = self._link(first)
+        """Look at all snapshots after the first."""
+        before = self._snapshot(first)
         for number in range(first + 1, self._head.number + 1):
-            link = self._link(number)
-            if link is None and self._head.includes(number):
+            snapshot = self._snapshot(number)
+            if snapshot is None and self._head.includes(number):
                 self._cannot_tell(number, "it is damaged")
-            if before is not None and link is not None:
-                self._compare(before, link)
-            before = link
+            if before is not None and snapshot is not None:
+                self._compare(before, snapshot)
+            before = snapshot
 
-    def _compare(self, before: Link, link: Link) -> None:
-        if link.kind is not Kind.EPOCH:
-            if link.positions != before.positions:
-                self.result.findings.append(_moved(self._stream, before, link))
+    def _compare(self, before: Snapshot, snapshot: Snapshot) -> None:
+        if snapshot.kind is not Kind.EPOCH:
+            if snapshot.positions != before.positions:
+                self.result.findings.append(_moved(self._stream, before, snapshot))
             return
-        if not self._head.includes(link.number):
+        if not self._head.includes(snapshot.number):
             return
-        epoch = _epoch(self._stream, before, link, self.result.findings)
+        epoch = _epoch(self._stream, before, snapshot, self.result.findings)
         self.result.epochs.append(epoch)
         try:
-            output = read_output(self._stream, link.output) if link.output else Output({})
+            output = read_output(self._stream, snapshot.output) if snapshot.output else Output({})
         except Corrupt as e:
-            if not has(self._given_up, link.number):
+            if not has(self._given_up, snapshot.number):
                 raise
-            self._cannot_tell(link.number, e.message)
+            self._cannot_tell(snapshot.number, e.message)
             return
         found = _output(self._stream, self._sink, epoch, output, read_data=self._read_data)
         self.result.findings += found
 
-    def _link(self, number: int) -> Link | None:
-        """A link; None if a repair has given it up."""
+    def _snapshot(self, number: int) -> Snapshot | None:
+        """A snapshot; None if a repair has given it up."""
         try:
             return self._stream.chain.read(number)
-        except LinkDamaged:
+        except SnapshotDamaged:
             if has(self._given_up, number):
                 return None
             raise
 
     def _cannot_tell(self, number: int, why: str) -> None:
-        self.result.findings.append(GAP.at(f"{self._stream.uri}, link {number}", why))
+        self.result.findings.append(GAP.at(f"{self._stream.uri}, snapshot {number}", why))
 
 
-def _epoch(stream: Stream, before: Link, link: Link, findings: list[Finding]) -> AuditedEpoch:
-    events = link.sequence - before.sequence
-    known = {n: link.counters.get(n, 0) - before.counters.get(n, 0) for n in _COUNTED}
-    counts = known if "read" in link.counters else None
-    moved = _distance(before.positions, link.positions)
-    place = f"{stream.uri}, link {link.number}"
+def _epoch(
+    stream: Stream, before: Snapshot, snapshot: Snapshot, findings: list[Finding]
+) -> AuditedEpoch:
+    events = snapshot.sequence - before.sequence
+    known = {n: snapshot.counters.get(n, 0) - before.counters.get(n, 0) for n in _COUNTED}
+    counts = known if "read" in snapshot.counters else None
+    moved = _distance(before.positions, snapshot.positions)
+    place = f"{stream.uri}, snapshot {snapshot.number}"
     if counts:
         parts = counts["applied"] + counts["duplicates"] + counts["rejected"]
         if counts["read"] != parts or counts["applied"] != events:
@@ -187,7 +193,7 @@ def _epoch(stream: Stream, before: Link, link: Link, findings: list[Finding]) ->
         elif moved is not None and moved != counts["read"]:
             detail = f"positions moved by {moved:,}, but {counts['read']:,} were read"
             findings.append(COUNTS.at(place, detail))
-    return AuditedEpoch(link, moved, events, counts)
+    return AuditedEpoch(snapshot, moved, events, counts)
 
 
 def _distance(start: Positions, end: Positions) -> int | None:
@@ -200,39 +206,39 @@ def _distance(start: Positions, end: Positions) -> int | None:
 def _output(
     stream: Stream, sink: Sink | None, epoch: AuditedEpoch, output: Output, *, read_data: bool
 ) -> Iterator[Finding]:
-    link, counts = epoch.link, epoch.counts or {}
+    snapshot, counts = epoch.snapshot, epoch.counts or {}
     for kind, counted in ((DATA, counts.get("written", 0)), (REJECTS, counts.get("rejected", 0))):
         if output.rows(kind) != counted:
             detail = f"{output.rows(kind):,} rows of {kind} are listed, {counted:,} were counted"
-            yield COUNTS.at(f"{stream.uri}, link {link.number}", detail)
+            yield COUNTS.at(f"{stream.uri}, snapshot {snapshot.number}", detail)
     if sink is None:
         return
     for kind in KINDS:
         for file in output.files.get(kind, ()):
-            standing = sink.standing(link, kind, file, read=read_data)
-            place = f"{sink.uri}, {kind} of link {link.number}, {file.name}"
+            standing = sink.standing(snapshot, kind, file, read=read_data)
+            place = f"{sink.uri}, {kind} of snapshot {snapshot.number}, {file.name}"
             if standing == PENDING:
                 yield UNPUBLISHED.at(place, "it waits for the next start")
             elif standing != PUBLISHED:
-                back = ("checkpoint", "rollback", stream.uri, "--to", link.number - 1)
+                back = ("checkpoint", "rollback", stream.uri, "--to", snapshot.number - 1)
                 yield OUTPUT.at(place, standing, repair=units.command(*back))
 
 
-def _strays(stream: Stream, sink: Sink, head: Link) -> Iterator[Finding]:
+def _strays(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Finding]:
     # What is newer was published since, by a job that runs.
     strays = sorted(n for n in sink.published() if n <= head.number and not head.includes(n))
     if strays:
         numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
         repair = units.command("submit", stream.name)
-        yield STRAY.at(sink.uri, f"of links {numbers}", repair=repair)
+        yield STRAY.at(sink.uri, f"of snapshots {numbers}", repair=repair)
 
 
-def _moved(stream: Stream, before: Link, link: Link) -> Finding:
+def _moved(stream: Stream, before: Snapshot, snapshot: Snapshot) -> Finding:
     told = []
-    for each in link.positions:
+    for each in snapshot.positions:
         was = before.positions.get(each.topic, each.partition)
         if was is not None and was != each.offset:
             told.append(f"{each.topic}[{each.partition}] {was} → {each.offset}")
-    when = units.utc(link.created_at)
-    detail = f"{link.kind.value} of {when} by {link.by}: {', '.join(told[:5])}"
-    return MOVED.at(f"{stream.uri}, link {link.number}", detail)
+    when = units.utc(snapshot.created_at)
+    detail = f"{snapshot.kind.value} of {when} by {snapshot.by}: {', '.join(told[:5])}"
+    return MOVED.at(f"{stream.uri}, snapshot {snapshot.number}", detail)

@@ -3,8 +3,8 @@
 `HEAD` in the stream is where readers begin to probe. The home keeps a second hint beside the
 stream (`heads/NAME.head`), which survives when the stream's directory is lost, not mounted, or
 replaced by an old backup: a chain that is shorter than what a hint remembers is never taken for
-the whole one. A hint also holds what a repair has to know of a link that is lost: the numbers that
-never go back, and how many events it included.
+the whole one. A hint also holds what a repair has to know of a snapshot that is lost: the numbers
+that never go back, and how many events it included.
 
 The head is found from the `HEAD` hint by probing upward; the directory is never listed for it.
 Appending creates the next number exclusively, so of any number of racing writers exactly one gets
@@ -21,15 +21,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sluicegate import codec
-from sluicegate.errors import Corrupt, NotFound, SluicegateError
+from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.storage import Storage
 from sluicegate.stream.snapshot import (
     ChainDamaged,
     ChainShort,
     HeadDamaged,
     Kind,
-    Link,
-    LinkDamaged,
+    Snapshot,
+    SnapshotDamaged,
     decode,
     digest_of,
     encode,
@@ -39,7 +39,7 @@ from sluicegate.units import command
 
 HEAD = "HEAD"
 HOME_DIRECTORY = "heads"
-FORMAT = codec.Format("head", 1, 4096)
+FORMAT = codec.Format("head", 2, 4096, oldest=2)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # No chain gets so far, and the next number must still be one.
 _COUNTS = range(2**63)
@@ -47,7 +47,7 @@ _COUNTS = range(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The newest link somebody knew of."""
+    """The newest snapshot somebody knew of."""
 
     stream_id: str
     number: int
@@ -57,12 +57,13 @@ class Hint:
     sequence: int
     floor: int
     created_at: float
+    nonce: str
     digest: str
 
     @classmethod
-    def of(cls, link: Link) -> Hint:
-        """The hint that names a link."""
-        return cls(**{each.name: getattr(link, each.name) for each in fields(cls)})
+    def of(cls, snapshot: Snapshot) -> Hint:
+        """The hint that names a snapshot."""
+        return cls(**{each.name: getattr(snapshot, each.name) for each in fields(cls)})
 
 
 def home_key(stream: str) -> str:
@@ -105,11 +106,11 @@ def _hint(found: Any) -> Hint:
     if type(hint.created_at) is not float or not math.isfinite(hint.created_at):
         raise ValueError("created_at")
     if not isinstance(hint.stream_id, str) or not _DIGEST.fullmatch(hint.digest):
-        raise ValueError("not the identity of a link")
+        raise ValueError("not the identity of a snapshot")
     return hint
 
 
-# The home is told of every change, but not of every epoch: it would cost each seal two fsyncs.
+# The home is told of every change, but not of every epoch: it would cost each commit two fsyncs.
 _EPOCHS_UNTOLD = 64
 _LIMIT = 64 * 1024 * 1024
 
@@ -122,23 +123,23 @@ class Chain:
         self.home = home
         self._stream = stream
 
-    def head(self) -> Link:
-        """The newest link; `NotFound` if there is no chain, `ChainDamaged` if it is not whole."""
+    def head(self) -> Snapshot:
+        """The newest snapshot; `NotFound` without a chain, `ChainDamaged` if it is not complete."""
         while True:
             hint = read_hint(self.storage, HEAD)
-            link = self._read_if_there(hint.number) if hint else self._genesis_alone()
-            if link is None:
+            snapshot = self._read_if_there(hint.number) if hint else self._genesis_alone()
+            if snapshot is None:
                 if read_hint(self.storage, HEAD) != hint:
                     # Begun or pruned while we looked: there is a newer hint now.
                     continue
                 if hint is None and self.numbers() == [0]:
                     continue
                 raise self._short(hint) if hint else self._headless()
-            if hint and (link.digest != hint.digest or link.stream_id != hint.stream_id):
-                raise self._damaged(hint.number, "it is not the link that HEAD names")
-            return self._newest_from(link)
+            if hint and (snapshot.digest != hint.digest or snapshot.stream_id != hint.stream_id):
+                raise self._damaged(hint.number, "it is not the snapshot that HEAD names")
+            return self._newest_from(snapshot)
 
-    def open_head(self) -> Link:
+    def open_head(self) -> Snapshot:
         """The head to build on: durable, and no older than what the home remembers."""
         while True:
             head = self.head()
@@ -154,10 +155,10 @@ class Chain:
             self.check_home(head)
             return head
 
-    def check_above(self, head: Link) -> None:
-        """Refuse a head above which there are links, but not the next one: that one was lost.
+    def check_above(self, head: Snapshot) -> None:
+        """Refuse a head above which there are snapshots, but not the next one: that one was lost.
 
-        HEAD may be older than the loss. The home was told of a link at most so far below the
+        HEAD may be older than the loss. The home was told of a snapshot at most so far below the
         newest, so what it does not know of lies within this distance.
         """
         for number in range(head.number + 2, head.number + _EPOCHS_UNTOLD + 2):
@@ -165,10 +166,12 @@ class Chain:
                 continue
             # Unless others only went on, and perhaps pruned, since the head was read.
             if self.head().number == head.number:
-                raise self._damaged(head.number + 1, f"it is missing, but link {number} is there")
+                raise self._damaged(
+                    head.number + 1, f"it is missing, but snapshot {number} is there"
+                )
             return
 
-    def check_home(self, head: Link) -> None:
+    def check_home(self, head: Snapshot) -> None:
         """Refuse a chain that is older than, or another than, the one that the home remembers."""
         known = self.remembered()
         if known is None:
@@ -186,26 +189,26 @@ class Chain:
             )
         if known.number > head.number:
             raise ChainShort(
-                f"{self.storage.uri} ends at link {head.number}, but the home remembers link "
-                f"{known.number}: an old backup was restored, or links were lost",
+                f"{self.storage.uri} ends at snapshot {head.number}, but the home remembers "
+                f"snapshot {known.number}: an old backup was restored, or snapshots were lost",
                 hint=self._look(),
                 place=self.storage.uri,
             )
         if known.number >= head.floor:
-            link = self._read_if_there(known.number)
-            if link and link.digest != known.digest:
-                raise self._damaged(known.number, "it is not the link that the home remembers")
+            snapshot = self._read_if_there(known.number)
+            if snapshot and snapshot.digest != known.digest:
+                raise self._damaged(known.number, "it is not the snapshot that the home remembers")
 
     def remembered(self) -> Hint | None:
         """What the home knows of this stream."""
         return read_hint(self.home, home_key(self._stream)) if self.home else None
 
-    def read(self, number: int) -> Link:
-        """A link, which is the one that belongs there, or `LinkDamaged`."""
-        link = self._read_if_there(number)
-        if link is None:
+    def read(self, number: int) -> Snapshot:
+        """A snapshot, which is the one that belongs there, or `SnapshotDamaged`."""
+        snapshot = self._read_if_there(number)
+        if snapshot is None:
             raise self._damaged(number, "it is missing")
-        return link
+        return snapshot
 
     def raw(self, number: int) -> bytes | None:
         """The bytes at a number, whatever they are; None if there are none."""
@@ -214,20 +217,22 @@ class Chain:
         except NotFound:
             return None
 
-    def walk(self, newest: int, oldest: int) -> Iterator[Link]:
-        """The links between two numbers, newest first, each proven to be the parent of the last."""
-        child: Link | None = None
+    def walk(self, newest: int, oldest: int) -> Iterator[Snapshot]:
+        """The snapshots between two numbers, newest first; each is the parent of the one before."""
+        child: Snapshot | None = None
         for number in range(newest, oldest - 1, -1):
-            link = self.read(number)
-            if child and child.parent != link.digest:
-                raise self._damaged(number, f"it is not the parent that link {child.number} names")
-            yield link
-            child = link
+            snapshot = self.read(number)
+            if child and child.parent != snapshot.digest:
+                raise self._damaged(
+                    number, f"it is not the parent that snapshot {child.number} names"
+                )
+            yield snapshot
+            child = snapshot
 
-    def first(self, oldest: int, newest: int, wanted: Callable[[Link], bool]) -> int:
-        """The lowest number from which on links are as wanted, which they stay, by bisection.
+    def first(self, oldest: int, newest: int, wanted: Callable[[Snapshot], bool]) -> int:
+        """The lowest number from which on snapshots are as wanted, which they stay, by bisection.
 
-        What cannot be read tells nothing: of damaged links at the edge it gives the lowest.
+        What cannot be read tells nothing: of damaged snapshots at the edge it gives the lowest.
         """
         while oldest < newest:
             middle = (oldest + newest) // 2
@@ -238,66 +243,74 @@ class Chain:
                 oldest = found.number + 1
         return oldest
 
-    def append(self, link: Link) -> Link | None:
-        """Make this the next link, durably; None if somebody else's came first."""
-        data = encode(link)
-        created = self.storage.put_if_absent(key_of(link.number), data)
-        # A link with our own nonce is ours: it had succeeded, and the reply was lost.
-        if not created and self.read(link.number).nonce != link.nonce:
+    def append(self, snapshot: Snapshot) -> Snapshot | None:
+        """Make this the next snapshot, durably; None if somebody else's came first."""
+        data = encode(snapshot)
+        created = self.storage.put_if_absent(key_of(snapshot.number), data)
+        # A snapshot with our own nonce is ours: it had succeeded, and the reply was lost.
+        if not created and self.read(snapshot.number).nonce != snapshot.nonce:
             return None
-        appended = replace(link, digest=digest_of(data))
+        appended = replace(snapshot, digest=digest_of(data))
         self._hint_at(appended)
-        if link.kind is not Kind.EPOCH or link.number % _EPOCHS_UNTOLD == 0:
+        if snapshot.kind is not Kind.EPOCH or snapshot.number % _EPOCHS_UNTOLD == 0:
             self.tell_home(appended)
         return appended
 
-    def tell_home(self, link: Link) -> None:
-        """Let the home remember a link, unless it knows of a later one."""
+    def tell_home(self, snapshot: Snapshot) -> None:
+        """Let the home remember a snapshot, unless it knows of a later one."""
         if self.home is None:
             return
         try:
             known = self.remembered()
         except HeadDamaged:
-            # The link is durable; that the second hint is damaged, the next start and verify say.
+            # The snapshot is durable; that the second hint is damaged, the next start and verify
+            # say.
             return
-        if known is None or known.number < link.number:
-            write_hint(self.home, home_key(self._stream), Hint.of(link))
+        if known is None or known.number < snapshot.number:
+            write_hint(self.home, home_key(self._stream), Hint.of(snapshot))
 
-    def settle(self, head: Link) -> None:
+    def settle(self, head: Snapshot) -> None:
         """Let HEAD name the head, for somebody who keeps all others from appending.
 
-        A writer that was killed may have left it behind, at a link that is about to be removed.
+        A writer that was killed may have left it behind, at a snapshot that is about to be removed.
         """
         if read_hint(self.storage, HEAD) != Hint.of(head):
             write_hint(self.storage, HEAD, Hint.of(head))
 
-    def _hint_at(self, link: Link) -> None:
-        """Write HEAD; never leave it behind a later link whose writer hinted before us."""
+    def _hint_at(self, snapshot: Snapshot) -> None:
+        """Write HEAD; never leave it behind a later snapshot whose writer hinted before us."""
         while True:
-            write_hint(self.storage, HEAD, Hint.of(link))
-            later = self._read_if_there(link.number + 1)
+            write_hint(self.storage, HEAD, Hint.of(snapshot))
+            later = self._read_if_there(snapshot.number + 1)
             if later is None:
                 return
-            if later.parent != link.digest:
-                raise self._damaged(later.number, f"its parent is not link {link.number}")
+            if later.parent != snapshot.digest:
+                raise self._damaged(later.number, f"its parent is not snapshot {snapshot.number}")
             self.storage.sync(key_of(later.number))
-            link = later
+            snapshot = later
 
-    def _newest_from(self, link: Link) -> Link:
-        while (later := self._read_if_there(link.number + 1)) is not None:
-            if later.parent != link.digest:
-                raise self._damaged(later.number, f"its parent is not link {link.number}")
-            link = later
-        return link
+    def _newest_from(self, snapshot: Snapshot) -> Snapshot:
+        while (later := self._read_if_there(snapshot.number + 1)) is not None:
+            if later.parent != snapshot.digest:
+                raise self._damaged(later.number, f"its parent is not snapshot {snapshot.number}")
+            snapshot = later
+        return snapshot
 
-    def _genesis_alone(self) -> Link | None:
+    def _genesis_alone(self) -> Snapshot | None:
         """A genesis whose writer died before the hint is a chain of one; all else is damage."""
         return self._read_if_there(0) if self.numbers() == [0] else None
 
     def _headless(self) -> SluicegateError:
+        if self._is_of_format_1():
+            return UnsupportedFormat(
+                f"{self.storage.uri} is a stream of format 1; this release reads format 2",
+                hint="it was made by an older release: use that release for it",
+                place=self.storage.uri,
+            )
         if self.numbers():
             return HeadDamaged(
-                f"{self.storage.uri}/{HEAD} is missing, so the newest link is not known for sure",
+                f"{self.storage.uri}/{HEAD} is missing, so the newest snapshot is not known for "
+                "sure",
                 hint=self._look(),
                 place=f"{self.storage.uri}/{HEAD}",
             )
@@ -311,44 +324,50 @@ class Chain:
             )
         return NotFound(f"there is no chain in {self.storage.uri}", place=self.storage.uri)
 
+    def _is_of_format_1(self) -> bool:
+        """Whether it has snapshots of the first format, which were called links."""
+        with suppress(NotFound):
+            return any(entry.name.endswith(".link") for entry in self.storage.list("chain"))
+        return False
+
     def numbers(self) -> list[int]:
         """The numbers that have a file, by listing; for checks and repairs only."""
         try:
             entries = self.storage.list("chain")
         except NotFound:
             return []
-        stems = [e.name.removesuffix(".link") for e in entries if e.name.endswith(".link")]
+        stems = [e.name.removesuffix(".snapshot") for e in entries if e.name.endswith(".snapshot")]
         return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())
 
-    def _sound(self, first: int, last: int) -> Iterator[Link]:
+    def _sound(self, first: int, last: int) -> Iterator[Snapshot]:
         for number in range(first, last + 1):
-            with suppress(LinkDamaged):
+            with suppress(SnapshotDamaged):
                 yield self.read(number)
 
-    def _read_if_there(self, number: int) -> Link | None:
+    def _read_if_there(self, number: int) -> Snapshot | None:
         key = key_of(number)
         try:
             data = self.storage.get(key, limit=_LIMIT)
         except NotFound:
             return None
         try:
-            link = decode(data, f"{self.storage.uri}/{key}")
-        except LinkDamaged as e:
-            raise LinkDamaged(e.message, hint=self._look(), place=e.place) from e
-        if link.number != number:
-            raise self._damaged(number, f"it holds link {link.number}")
-        return link
+            snapshot = decode(data, f"{self.storage.uri}/{key}")
+        except SnapshotDamaged as e:
+            raise SnapshotDamaged(e.message, hint=self._look(), place=e.place) from e
+        if snapshot.number != number:
+            raise self._damaged(number, f"it holds snapshot {snapshot.number}")
+        return snapshot
 
     def _short(self, hint: Hint) -> ChainShort:
         return ChainShort(
-            f"{self.storage.uri}: HEAD names link {hint.number}, which is missing",
+            f"{self.storage.uri}: HEAD names snapshot {hint.number}, which is missing",
             hint=self._look(),
             place=f"{self.storage.uri}/{key_of(hint.number)}",
         )
 
-    def _damaged(self, number: int, what: str) -> LinkDamaged:
+    def _damaged(self, number: int, what: str) -> SnapshotDamaged:
         place = f"{self.storage.uri}/{key_of(number)}"
-        return LinkDamaged(f"{place}: {what}", hint=self._look(), place=place)
+        return SnapshotDamaged(f"{place}: {what}", hint=self._look(), place=place)
 
     def _look(self) -> str:
         return f"see what is wrong with: {command('checkpoint', 'verify', self.storage.uri)}"

@@ -9,8 +9,8 @@ from sluicegate.dedup.ledger import Ledger
 from sluicegate.dedup.segment import Statistics, statistics
 from sluicegate.dedup.stamp import Stamp, Stamps
 from sluicegate.stream import segments
-from sluicegate.stream.history import sound_links
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.history import sound_snapshots
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
 
 NAMES = ("fresh", "seen", "expired")
@@ -18,9 +18,9 @@ NAMES = ("fresh", "seen", "expired")
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """The dedup log at a link, and what compaction would make of it."""
+    """The dedup log at a snapshot, and what compaction would make of it."""
 
-    link: Link
+    snapshot: Snapshot
     segments: int
     bytes: int
     compacted_bytes: int
@@ -29,30 +29,30 @@ class LogStats:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the log knows of a stamp; the epoch's link, if the epoch is still kept."""
+    """What the log knows of a stamp; the epoch's snapshot, if the epoch is still kept."""
 
     stamp: Stamp
     verdict: str
-    link: int | None = None
+    snapshot: int | None = None
 
 
-def ledger_at(stream: Stream, link: Link) -> Ledger:
-    """Everything that was seen up to a link."""
-    return segments.read(stream.blobs, link.dedup.refs)
+def ledger_at(stream: Stream, snapshot: Snapshot) -> Ledger:
+    """Everything that was seen up to a snapshot."""
+    return segments.read(stream.blobs, snapshot.dedup.refs)
 
 
 def look(stream: Stream) -> LogStats:
     """What the dedup log consists of."""
-    link = stream.chain.head()
-    ledger = ledger_at(stream, link)
+    snapshot = stream.chain.head()
+    ledger = ledger_at(stream, snapshot)
     entries = ledger.entries()
     compacted = len(segment.encode(entries)) if len(entries) else 0
-    refs = link.dedup.refs
-    return LogStats(link, len(refs), sum(r.size for r in refs), compacted, statistics(entries))
+    refs = snapshot.dedup.refs
+    return LogStats(snapshot, len(refs), sum(r.size for r in refs), compacted, statistics(entries))
 
 
 def ask(stream: Stream, stamps: list[Stamp]) -> list[Answer]:
-    """Whether stamps were seen, and in which link's epoch, while that is kept."""
+    """Whether stamps were seen, and in which snapshot's epoch, while that is kept."""
     head = stream.chain.head()
     columns = Stamps.from_stamps(stamps)
     # One by one: a stamp that is asked for twice was not seen twice.
@@ -69,16 +69,22 @@ def ask(stream: Stream, stamps: list[Stamp]) -> list[Answer]:
     ]
 
 
-def _epochs_of(stream: Stream, head: Link, wanted: set[Stamp]) -> dict[Stamp, int]:
-    """The link whose epoch saw each stamp first, newest links first."""
+def _epochs_of(stream: Stream, head: Snapshot, wanted: set[Stamp]) -> dict[Stamp, int]:
+    """The snapshot whose epoch saw each stamp first, newest snapshots first."""
     found: dict[Stamp, int] = {}
-    for link in sound_links(stream, head.number, head.floor):
+    for snapshot in sound_snapshots(stream, head.number, head.floor):
         left = sorted(wanted - found.keys())
         if not left:
             break
-        if link.kind is not Kind.EPOCH or link.stamps is None or not head.includes(link.number):
+        if (
+            snapshot.kind is not Kind.EPOCH
+            or snapshot.stamps is None
+            or not head.includes(snapshot.number)
+        ):
             continue
-        ledger = segments.read(stream.blobs, [link.stamps])
+        ledger = segments.read(stream.blobs, [snapshot.stamps])
         verdicts = ledger.check(Stamps.from_stamps(left))
-        found |= {s: link.number for s, v in zip(left, verdicts, strict=True) if NAMES[v] == "seen"}
+        found |= {
+            s: snapshot.number for s, v in zip(left, verdicts, strict=True) if NAMES[v] == "seen"
+        }
     return found

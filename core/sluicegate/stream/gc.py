@@ -1,12 +1,12 @@
 """Retention and collection: what is pruned, and removing what nothing refers to any more.
 
-Prune seals a floor first and unlinks below it afterwards, oldest first; so whatever interrupts it,
-what is left is a whole chain and some files that the next sweep removes. Whoever removes links or
-blobs holds the collect lock exclusively and reads the head inside it, and lets go of it in between,
-so that a job never waits long.
+Prune commits a floor first and unlinks below it afterwards, oldest first; so whatever interrupts
+it, what is left is a whole chain and some files that the next sweep removes. Whoever removes
+snapshots or blobs holds the collect lock exclusively and reads the head inside it, and lets go of
+it in between, so that a job never waits long.
 
-Output in the trash is needed as long as a link is kept that includes its epoch: going back to that
-link publishes it again.
+Output in the trash is needed as long as a snapshot is kept that includes its epoch: going back to
+that snapshot publishes it again.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ from sluicegate.storage import Stat, base
 from sluicegate.storage.blobs import Blobs, Ref, Stored
 from sluicegate.stream.append import PruneDraft, Signature
 from sluicegate.stream.chain import HOME_DIRECTORY
-from sluicegate.stream.history import newest_epoch, sound_links
+from sluicegate.stream.history import newest_epoch, sound_snapshots
 from sluicegate.stream.output import ATTEMPTS, KINDS, NAME, TRASH, Sink
 from sluicegate.stream.scan import given_up_by
-from sluicegate.stream.snapshot import Link, LinkDamaged, Span, has, key_of
+from sluicegate.stream.snapshot import Snapshot, SnapshotDamaged, Span, has, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 
 Item = TypeVar("Item")
 GRACE = 24 * 3600.0
-"""How old an orphan must be: an epoch that is being computed has blobs no link refers to yet."""
+"""How old an orphan must be: an epoch in progress has blobs that no snapshot refers to yet."""
 _PORTION = 256
 """How many files are removed before whoever waits to append gets a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept: so many of the newest links, and all that are younger than so many seconds."""
+    """What is kept: so many of the newest snapshots, and all younger than so many seconds."""
 
-    links: int = 1
+    snapshots: int = 1
     seconds: float = 0.0
 
-    def floor(self, stream: Stream, head: Link, now: float | None = None) -> int:
-        """The number of the oldest link to keep; the head is always kept."""
-        floor = max(head.floor, head.number - max(self.links, 1) + 1)
+    def floor(self, stream: Stream, head: Snapshot, now: float | None = None) -> int:
+        """The number of the oldest snapshot to keep; the head is always kept."""
+        floor = max(head.floor, head.number - max(self.snapshots, 1) + 1)
         if self.seconds <= 0:
             return floor
         since = (time.time() if now is None else now) - self.seconds
         # Creation times never go back along a chain.
-        return stream.chain.first(head.floor, floor, lambda link: link.created_at >= since)
+        return stream.chain.first(head.floor, floor, lambda snapshot: snapshot.created_at >= since)
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
     """What a sweep removed, or would remove."""
 
-    links: int = 0
+    snapshots: int = 0
     blobs: int = 0
     bytes: int = 0
     temporary: int = 0
@@ -70,13 +70,13 @@ class Swept:
     runs: int = 0
 
     def __bool__(self) -> bool:
-        return any((self.links, self.blobs, self.temporary, self.locks, self.runs))
+        return any((self.snapshots, self.blobs, self.temporary, self.locks, self.runs))
 
     @property
     def shown(self) -> str:
         """For people: what there is of each."""
         counts = (
-            (self.links, f"{self.links:,} links below the floor"),
+            (self.snapshots, f"{self.snapshots:,} snapshots below the floor"),
             (self.blobs, f"{self.blobs:,} blobs ({units.size(self.bytes)})"),
             (self.temporary, f"{self.temporary:,} unfinished files"),
             (self.locks, f"{self.locks:,} locks of runs that are over"),
@@ -92,13 +92,13 @@ def prune(
     details: Mapping[str, Any] | None = None,
     *,
     grace: float = GRACE,
-) -> Link | None:
-    """Give up the links below a floor, and remove them; None if they were given up before."""
+) -> Snapshot | None:
+    """Give up the snapshots below a floor, and remove them; None if they were given up before."""
     head = gate.head()
     draft = _Prune(PruneDraft(floor, signature or Signature(), details or {}), gate.stream)
-    link = gate.append(draft, head)
+    snapshot = gate.append(draft, head)
     sweep(gate.stream, grace=grace)
-    return link
+    return snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,12 @@ class _Prune:
     draft: PruneDraft
     stream: Stream
 
-    def on(self, head: Link, since: Sequence[Link], blobs: Blobs) -> Link | None:
+    def on(self, head: Snapshot, since: Sequence[Snapshot], blobs: Blobs) -> Snapshot | None:
         floor = min(self.draft.floor, highest_floor(self.stream, head))
         return replace(self.draft, floor=floor).on(head, since, blobs)
 
 
-def highest_floor(stream: Stream, head: Link) -> int:
+def highest_floor(stream: Stream, head: Snapshot) -> int:
     """As far as a prune may go: the output of the newest epoch may still have to be published."""
     newest = newest_epoch(stream, head)
     return newest.number if newest and newest.output else head.number
@@ -123,9 +123,9 @@ def highest_floor(stream: Stream, head: Link) -> int:
 class Garbage:
     """What may go, as it was seen while others went on."""
 
-    seen: Link
+    seen: Snapshot
     limit_ns: float
-    links: list[str]
+    snapshots: list[str]
     blobs: list[tuple[Stored, int]]
     temporary: list[Path]
     locks: list[Path]
@@ -136,20 +136,20 @@ class Garbage:
         """How much of each there is."""
         size = sum(size for _, size in self.blobs)
         others = (len(self.temporary), len(self.locks), len(self.runs))
-        return Swept(len(self.links), len(self.blobs), size, *others)
+        return Swept(len(self.snapshots), len(self.blobs), size, *others)
 
 
 def sweep(stream: Stream, *, grace: float = GRACE, dry_run: bool = False) -> Swept:
-    """Remove links below the floor, orphans, and leftovers of dead writers."""
+    """Remove snapshots below the floor, orphans, and leftovers of dead writers."""
     garbage = list_garbage(stream, grace)
     return garbage.swept if dry_run or not garbage.swept else remove(stream, garbage)
 
 
 def remove(stream: Stream, garbage: Garbage) -> Swept:
     """Remove what was seen to be garbage, but what became part of the stream since."""
-    for links in _portions(garbage.links):
+    for snapshots in _portions(garbage.snapshots):
         with _removing(stream):
-            for key in links:
+            for key in snapshots:
                 stream.storage.delete(key)
     blobs, size = 0, 0
     for portion in _portions(garbage.blobs):
@@ -164,7 +164,7 @@ def remove(stream: Stream, garbage: Garbage) -> Swept:
 
 
 @contextmanager
-def _removing(stream: Stream) -> Iterator[Link]:
+def _removing(stream: Stream) -> Iterator[Snapshot]:
     """While nobody appends: the head, which HEAD names, so that what is below may go."""
     with stream.collecting():
         head = stream.chain.open_head()
@@ -178,21 +178,21 @@ def _portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 def list_garbage(
-    stream: Stream, grace: float = GRACE, known: tuple[Link, frozenset[str]] | None = None
+    stream: Stream, grace: float = GRACE, known: tuple[Snapshot, frozenset[str]] | None = None
 ) -> Garbage:
     """What may go. Others append meanwhile; who removes it only looks at what is new.
 
-    With `known`, an older head and what it and the links before it lead to, those are not read
+    With `known`, an older head and what it and the snapshots before it lead to, those are not read
     once more.
     """
     older, before = known or (None, frozenset[str]())
     while True:
         seen = stream.chain.head()
         try:
-            # Before anything goes: what a link that cannot be read refers to is not known.
+            # Before anything goes: what a snapshot that cannot be read refers to is not known.
             above = older.number if older else -1
             live = before | {ref.digest for ref in live_refs(stream, seen, above)}
-        except LinkDamaged:
+        except SnapshotDamaged:
             if stream.chain.head().floor == seen.floor:
                 raise
             # Another sweep came first.
@@ -228,10 +228,10 @@ def _old(stream: Stream, blob: Stored, live: AbstractSet[str], limit_ns: float) 
     return found if found and found.modified_ns <= limit_ns else None
 
 
-def live_refs(stream: Stream, head: Link, above: int = -1) -> Iterator[Ref]:
-    """Every blob that a kept link leads to; `LinkDamaged` if that cannot be told of one of them.
+def live_refs(stream: Stream, head: Snapshot, above: int = -1) -> Iterator[Ref]:
+    """Every blob that a kept snapshot leads to; `SnapshotDamaged` if one is unreadable.
 
-    With `above`, only those of the links above a number.
+    With `above`, only those of the snapshots above a number.
     """
     declared: list[Span] = []
     seen: set[Ref] = set()
@@ -240,18 +240,18 @@ def live_refs(stream: Stream, head: Link, above: int = -1) -> Iterator[Ref]:
             # Given up by a repair, which says so.
             continue
         try:
-            link = stream.chain.read(number)
-            declared += given_up_by(link)
-            fresh = set(link.refs) - seen
+            snapshot = stream.chain.read(number)
+            declared += given_up_by(snapshot)
+            fresh = set(snapshot.refs) - seen
             seen |= fresh
             yield from fresh
-            for ref in fresh & {*link.state.refs, link.partials}:
+            for ref in fresh & {*snapshot.state.refs, snapshot.state_delta}:
                 inner = set(manifest.refs_in(stream.blobs, ref)) - seen
                 seen |= inner
                 yield from inner
         except (Corrupt, NotFound) as e:
-            raise LinkDamaged(
-                f"what link {number} refers to is not known, so nothing is removed: {e}",
+            raise SnapshotDamaged(
+                f"what snapshot {number} refers to is not known, so nothing is removed: {e}",
                 hint="mend the chain first: sluicegate checkpoint repair STREAM",
             ) from e
 
@@ -264,7 +264,7 @@ def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:
         yield from base.old_temporaries(stream.chain.home, [HOME_DIRECTORY], limit_ns)
 
 
-def old_run_locks(stream: Stream, head: Link, limit_ns: float) -> Iterator[Path]:
+def old_run_locks(stream: Stream, head: Snapshot, limit_ns: float) -> Iterator[Path]:
     """Lock files of runs that are over; nobody waits for those, so they may go."""
     directory = stream.storage.local_path("locks")
     for path in sorted(directory.glob("run-*.lock")) if directory else ():
@@ -326,13 +326,13 @@ def list_output_garbage(stream: Stream, sink: Sink, grace: float) -> Rubbish:
         # A job clears them away when it starts, so whatever is there now may be its own.
         found = (sink.path(f"{ATTEMPTS}/{name}") for name in sink.names(ATTEMPTS))
         attempts = [path for path in found if path.stat().st_mtime_ns <= limit_ns]
-    never_sealed = (sink.path(f"{TRASH}/staged/{n}") for n in sink.names(f"{TRASH}/staged"))
-    attempts += (path for path in never_sealed if path.stat().st_mtime_ns <= limit_ns)
+    never_committed = (sink.path(f"{TRASH}/staged/{n}") for n in sink.names(f"{TRASH}/staged"))
+    attempts += (path for path in never_committed if path.stat().st_mtime_ns <= limit_ns)
     return Rubbish(tuple(_taken_back(stream, sink, head)), tuple(attempts), unfinished)
 
 
 def empty(stream: Stream, sink: Sink, grace: float) -> Rubbish:
-    """Remove what may go. That takes no lock: what no link leads to, no link will lead to again."""
+    """Remove what may go. That takes no lock: an orphan stays an orphan."""
     rubbish = list_output_garbage(stream, sink, grace)
     for path in (*rubbish.taken_back, *rubbish.attempts):
         shutil.rmtree(path, ignore_errors=True)
@@ -341,7 +341,7 @@ def empty(stream: Stream, sink: Sink, grace: float) -> Rubbish:
     return rubbish
 
 
-def _taken_back(stream: Stream, sink: Sink, head: Link) -> Iterator[Path]:
+def _taken_back(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Path]:
     """What was withdrawn and can never be part of the stream again."""
     names = [(kind, name) for kind in KINDS for name in sink.names(f"{TRASH}/{kind}")]
     needed = _reachable(stream, head) if names else []
@@ -351,15 +351,15 @@ def _taken_back(stream: Stream, sink: Sink, head: Link) -> Iterator[Path]:
             yield sink.path(f"{TRASH}/{kind}/{name}")
 
 
-def _reachable(stream: Stream, head: Link) -> list[Span]:
-    """The epochs of all links that can be gone back to.
+def _reachable(stream: Stream, head: Snapshot) -> list[Span]:
+    """The epochs of all snapshots that can be gone back to.
 
-    The lineage of a link that is part of a lineage is the beginning of it, so one link of every
-    branch is read: its newest that is sound.
+    The ancestry of a snapshot that is part of a ancestry is the beginning of it, so one snapshot of
+    every branch is read: its newest that is sound.
     """
-    needed = list(head.lineage)
+    needed = list(head.ancestry)
     for number in range(head.number, head.floor - 1, -1):
         if not has(needed, number):
-            for link in sound_links(stream, number, number):
-                needed += link.lineage
+            for snapshot in sound_snapshots(stream, number, number):
+                needed += snapshot.ancestry
     return needed

@@ -14,7 +14,7 @@ from sluicegate.identity import Mark, Marker
 from sluicegate.storage import local_root, open_storage
 from sluicegate.units import command
 
-MARKER = Marker("sluicegate.home", "home", "a Sluicegate home")
+MARKER = Marker("sluicegate.home", "home", "a Sluicegate home", version=2)
 
 DAMAGED = rule(
     "SG-HOME-DAMAGED",
@@ -35,7 +35,7 @@ UNREADABLE = rule(
     "SG-HOME-UNREADABLE",
     Severity.ERROR,
     "the home cannot be read",
-    "The operating system refuses to read it (permission, not a directory, I/O error), or a newer "
+    "The operating system refuses to read it (permission, not a directory, I/O error), or another "
     "release wrote it. The home itself may be well.",
 )
 UNMARKED = rule(

@@ -1,4 +1,4 @@
-"""Where a stream stands, and what differs between two of its links."""
+"""Where a stream stands, and what differs between two of its snapshots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sluicegate import units
 from sluicegate.report import Difference
 from sluicegate.stream.operations.compact import Size, size_of
 from sluicegate.stream.operations.import_v1 import read_operators
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
@@ -20,34 +20,34 @@ class StreamSummary:
     """Everything about a stream that one look at its head tells."""
 
     uri: str
-    head: Link
+    head: Snapshot
     living: str | None
     state: Size
     operators: dict[str, int]
 
     @property
     def kept(self) -> int:
-        """How many links there are to go back to."""
+        """How many snapshots there are to go back to."""
         return self.head.number - self.head.floor + 1
 
 
 def inspect(stream: Stream, number: int | None = None) -> StreamSummary:
-    """The stream at its head, or at an older link."""
+    """The stream at its head, or at an older snapshot."""
     head = stream.chain.head()
     stream.chain.check_home(head)
-    link = head if number is None else stream.chain.read(number)
-    operators = {n: len(state) for n, state in read_operators(stream, link.operators).items()}
+    snapshot = head if number is None else stream.chain.read(number)
+    operators = {n: len(state) for n, state in read_operators(stream, snapshot.operators).items()}
     return StreamSummary(
-        stream.uri, link, Gate(stream).living_writer(head), size_of(stream, link), operators
+        stream.uri, snapshot, Gate(stream).living_writer(head), size_of(stream, snapshot), operators
     )
 
 
-def recent(stream: Stream, last: int) -> list[Link | str]:
-    """The newest links, oldest first; of a damaged one, what is wrong with it."""
+def recent(stream: Stream, last: int) -> list[Snapshot | str]:
+    """The newest snapshots, oldest first; of a damaged one, what is wrong with it."""
     from sluicegate.errors import Corrupt
 
     head = stream.chain.head()
-    found: list[Link | str] = []
+    found: list[Snapshot | str] = []
     for number in range(max(head.floor, head.number - last + 1), head.number + 1):
         try:
             found.append(stream.chain.read(number))
@@ -56,7 +56,7 @@ def recent(stream: Stream, last: int) -> list[Link | str]:
     return found
 
 
-def compare(ours: tuple[Stream, Link], theirs: tuple[Stream, Link]) -> Iterator[Difference]:
+def compare(ours: tuple[Stream, Snapshot], theirs: tuple[Stream, Snapshot]) -> Iterator[Difference]:
     """The differences, the most telling first."""
     (left_stream, left), (right_stream, right) = ours, theirs
     for what, before, after in _facts(left, right):
@@ -68,12 +68,12 @@ def compare(ours: tuple[Stream, Link], theirs: tuple[Stream, Link]) -> Iterator[
         if before_refs != after_refs:
             yield Difference(
                 f"state of shard {shard}",
-                f"{len(before_refs)} partials, {units.size(sum(r.size for r in before_refs))}",
-                f"{len(after_refs)} partials, {units.size(sum(r.size for r in after_refs))}",
+                f"{len(before_refs)} deltas, {units.size(sum(r.size for r in before_refs))}",
+                f"{len(after_refs)} deltas, {units.size(sum(r.size for r in after_refs))}",
             )
 
 
-def _facts(left: Link, right: Link) -> Iterator[tuple[str, object, object]]:
+def _facts(left: Snapshot, right: Snapshot) -> Iterator[tuple[str, object, object]]:
     both = sorted({(p.topic, p.partition) for p in (*left.positions, *right.positions)})
     for topic, partition in both:
         yield (
@@ -86,7 +86,7 @@ def _facts(left: Link, right: Link) -> Iterator[tuple[str, object, object]]:
     for name in sorted({*left.counters, *right.counters}):
         yield f"counter {name}", left.counters.get(name, 0), right.counters.get(name, 0)
     yield "generation", left.generation, right.generation
-    yield "run that may seal", left.writer, right.writer
+    yield "run that may commit", left.writer, right.writer
     yield "assignment version", left.version, right.version
     yield "operators", left.operators, right.operators
     for name in sorted({*left.pins, *right.pins}):

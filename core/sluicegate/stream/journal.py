@@ -1,4 +1,4 @@
-"""The journal of a gated stream: its chain. Every change is a link, and undo is another one."""
+"""The journal of a gated stream: its chain. Every change is a snapshot, and undo is another one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sluicegate.plan import Plan, Subject
 from sluicegate.stream.append import Signature
 from sluicegate.stream.history import changes
 from sluicegate.stream.operations.base import StreamOperation, Workplace, summary
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 from sluicegate.target import Progress, no_progress
@@ -32,10 +32,10 @@ _OPERATIONS = {
     "restore-dedup": "compact_dedup.RestoreDedup",
     "rebalance": "rebalance.Rebalance",
 }
-# Of these kinds of links the inverse is another operation; of all others it is a rollback.
+# Of these kinds of snapshots the inverse is another operation; of all others it is a rollback.
 _INVERSES = {Kind.COMPACT.value: "compact-dedup", Kind.REBALANCE.value: "rebalance"}
 _FORCED = (
-    "Forced: a job that runs is overtaken. It can seal nothing more, and stops at its next epoch."
+    "Forced: a job that runs is overtaken. It can commit nothing more, and stops at its next epoch."
 )
 _NO_UNDO = {
     Kind.GENESIS: "no: the stream begins with it",
@@ -69,9 +69,11 @@ class StreamJournal(Journal[StreamOperation]):
 
     def history(self) -> list[Entry]:
         head = self._stream.chain.head()
-        links = list(changes(self._stream, head))
-        undone = undone_by([(_id(each), each.details.get("undoes")) for each in reversed(links)])
-        return [_entry(link, undone, head.floor) for link in links]
+        snapshots = list(changes(self._stream, head))
+        undone = undone_by(
+            [(_id(each), each.details.get("undoes")) for each in reversed(snapshots)]
+        )
+        return [_entry(snapshot, undone, head.floor) for snapshot in snapshots]
 
     def operation(self, work: Mapping[str, Any]) -> StreamOperation:
         """The operation that a plan's work describes, or `Corrupt`."""
@@ -131,7 +133,7 @@ class StreamJournal(Journal[StreamOperation]):
         try:
             self._gate.refuse_living(self._stream.chain.head())
         except Corrupt:
-            # Nobody can seal on a chain that cannot be read.
+            # Nobody can commit on a chain that cannot be read.
             return None
         return None
 
@@ -155,44 +157,44 @@ class StreamJournal(Journal[StreamOperation]):
         }
         signature = Signature(by=approval.by, reason=approval.reason)
         with self._showing_progress(operation):
-            link = operation.append(at, signature, details)
-        if link is None:
+            snapshot = operation.append(at, signature, details)
+        if snapshot is None:
             raise Drifted("somebody else did the same, or changed what it was to be done to")
-        return _entry(link, {})
+        return _entry(snapshot, {})
 
 
-def _id(link: Link) -> str:
-    return f"{link.stream}@{link.number}"
+def _id(snapshot: Snapshot) -> str:
+    return f"{snapshot.stream}@{snapshot.number}"
 
 
-def _entry(link: Link, undone: Mapping[str, str], floor: int = 0) -> Entry:
-    name = _id(link)
-    undo = f"undone by {undone[name]}" if name in undone else _undo_of(link)
-    if undo == "yes" and link.number <= floor:
+def _entry(snapshot: Snapshot, undone: Mapping[str, str], floor: int = 0) -> Entry:
+    name = _id(snapshot)
+    undo = f"undone by {undone[name]}" if name in undone else _undo_of(snapshot)
+    if undo == "yes" and snapshot.number <= floor:
         undo = "no: what was before it is not kept any more"
     return Entry(
         id=name,
-        at=link.created_at,
-        kind=link.kind.value,
-        by=str(link.by),
-        summary=link.details.get("summary") or _told(link),
-        reason=link.reason,
-        undoes=link.details.get("undoes"),
+        at=snapshot.created_at,
+        kind=snapshot.kind.value,
+        by=str(snapshot.by),
+        summary=snapshot.details.get("summary") or _told(snapshot),
+        reason=snapshot.reason,
+        undoes=snapshot.details.get("undoes"),
         undo=undo,
-        plan_digest=link.details.get("plan_digest"),
-        planned_by=link.details.get("planned_by"),
+        plan_digest=snapshot.details.get("plan_digest"),
+        planned_by=snapshot.details.get("planned_by"),
     )
 
 
-def _undo_of(link: Link) -> str:
-    if link.kind is Kind.COMPACT and link.details.get("given_up"):
+def _undo_of(snapshot: Snapshot) -> str:
+    if snapshot.kind is Kind.COMPACT and snapshot.details.get("given_up"):
         return "yes"
-    if link.kind is Kind.COMPACT and link.details.get("undoes"):
+    if snapshot.kind is Kind.COMPACT and snapshot.details.get("undoes"):
         return "no: compact again with --retain instead"
-    return _NO_UNDO.get(link.kind, "yes")
+    return _NO_UNDO.get(snapshot.kind, "yes")
 
 
-def _told(link: Link) -> str:
-    if link.kind is Kind.CLAIM:
-        return f"run {link.writer}" + (f" of {link.app}" if link.app else "")
-    return f"{len(link.positions)} positions"
+def _told(snapshot: Snapshot) -> str:
+    if snapshot.kind is Kind.CLAIM:
+        return f"run {snapshot.writer}" + (f" of {snapshot.app}" if snapshot.app else "")
+    return f"{len(snapshot.positions)} positions"

@@ -1,4 +1,4 @@
-"""Maintenance of a gated stream: each change is a link, made beside a running job."""
+"""Maintenance of a gated stream: each change is a snapshot, made beside a running job."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sluicegate.plan import Action, Plan, Subject
 from sluicegate.sources.log.source import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
-from sluicegate.stream.history import sound_links
+from sluicegate.stream.history import sound_snapshots
 from sluicegate.stream.journal import KIND, StreamJournal
 from sluicegate.stream.operations.base import StreamOperation
 from sluicegate.stream.operations.compact import CompactState
 from sluicegate.stream.operations.prune import Prune
 from sluicegate.stream.output import Sink, look_at_sink
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.spec import range_of
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
@@ -52,7 +52,7 @@ class StreamMaintenance:
         self._named = named
         self._options = options
         self._journal = StreamJournal(stream, name=named.name if named else None)
-        self._known: tuple[Link, frozenset[str]] | None = None
+        self._known: tuple[Snapshot, frozenset[str]] | None = None
         self.steps = Steps(stream.uri, options)
 
     def run(self) -> Steps:
@@ -74,7 +74,7 @@ class StreamMaintenance:
         self._known = (result.head, result.live) if result.head else None
         read = f"{result.read_blobs:,} of {result.blobs:,} blobs read"
         rest = "; the rest next time" if result.resume else ""
-        return f"{result.links:,} links; {read}{rest}"
+        return f"{result.snapshots:,} snapshots; {read}{rest}"
 
     def _verified(self, seconds: float) -> Verified:
         if self._options.dry_run:
@@ -99,7 +99,7 @@ class StreamMaintenance:
             self.steps.findings.append(maintenance.IDLE.at(self._stream.uri, detail, repair=start))
         return "not known here" if behind is None else f"{units.events(behind)} behind"
 
-    def _behind(self, head: Link) -> int | None:
+    def _behind(self, head: Snapshot) -> int | None:
         """How many events are still to be read; None where only a broker knows.
 
         A log that is gone, or another in its place, fails the step.
@@ -132,12 +132,12 @@ class StreamMaintenance:
 
     def _prune(self) -> PlannedStep | None:
         policy, head = self._options.policy, self._stream.chain.head()
-        floor = Retention(policy.keep_links, policy.keep).floor(self._stream, head)
+        floor = Retention(policy.keep_snapshots, policy.keep).floor(self._stream, head)
         floor = min(floor, gc.highest_floor(self._stream, head))
-        # A few at a time would cost a link each time, and that link a prune of its own.
+        # A few at a time would cost a snapshot each time, and that snapshot a prune of its own.
         if floor - head.floor < max(2, _LEAST_PRUNED * (head.number - floor)):
             return None
-        note = f"keep {policy.keep_links} links and {units.duration(policy.keep)}"
+        note = f"keep {policy.keep_snapshots} snapshots and {units.duration(policy.keep)}"
         return self._change(Prune(to=floor, note=note))
 
     def _collect(self) -> PlannedStep | None:
@@ -181,19 +181,19 @@ def _many_small(sizes: Sequence[int], large: int | None = None) -> bool:
 
 
 def status(stream: Stream) -> Status:
-    """The newest link, how far it is behind its source, whether a job runs, and what is wrong."""
+    """The newest snapshot, its lag behind the source, whether a job runs, and what is wrong."""
     findings = tuple(verify(stream).findings)
     try:
         head = stream.chain.head()
     except SluicegateError:
         return Status(standing="the logs are damaged or contradict each other", findings=findings)
     writer = "a job is at work" if Gate(stream).living_writer(head) else "no job is at work"
-    where = f"link {head.number}, generation {head.generation}"
+    where = f"snapshot {head.number}, generation {head.generation}"
     standing = f"{where}, {units.events(head.sequence)}{_behind(head)}; {writer}"
     return Status(head.epoch, round(head.created_at * 1000), standing, findings)
 
 
-def _behind(head: Link) -> str:
+def _behind(head: Snapshot) -> str:
     """How far a stream is behind its source, where that can be asked."""
     try:
         earliest, latest = range_of(head)
@@ -203,7 +203,7 @@ def _behind(head: Link) -> str:
 
 
 OUTCOMES = {"applied": "applied", "duplicates": "duplicate", "rejected": "rejected"}
-"""Counter of a link → what became of an event."""
+"""Counter of a snapshot → what became of an event."""
 
 
 def metrics(name: str, stream: Stream) -> Iterator[Sample]:
@@ -215,7 +215,7 @@ def metrics(name: str, stream: Stream) -> Iterator[Sample]:
     )
     yield age_sample("sluicegate_head_age_seconds", last_at_work(stream, head), labels)
     yield Sample("sluicegate_epochs_total", head.epoch, labels)
-    yield Sample("sluicegate_links", head.number - head.floor + 1, labels)
+    yield Sample("sluicegate_snapshots", head.number - head.floor + 1, labels)
     for counter, outcome in OUTCOMES.items():
         # Of a stream without a job of ours, the number of events is all that is known.
         count = head.counters.get(counter, head.sequence if counter == "applied" else 0)
@@ -229,14 +229,16 @@ def metrics(name: str, stream: Stream) -> Iterator[Sample]:
         yield from _shards(stream, head, labels)
 
 
-def last_at_work(stream: Stream, head: Link) -> float:
-    """When a job last sealed or started; links of the maintenance itself do not count."""
-    links = sound_links(stream, head.number, head.floor)
-    found = (link.created_at for link in links if link.kind in (Kind.EPOCH, Kind.CLAIM))
+def last_at_work(stream: Stream, head: Snapshot) -> float:
+    """When a job last committed or started; snapshots of the maintenance itself do not count."""
+    snapshots = sound_snapshots(stream, head.number, head.floor)
+    found = (
+        snapshot.created_at for snapshot in snapshots if snapshot.kind in (Kind.EPOCH, Kind.CLAIM)
+    )
     return next(found, head.created_at)
 
 
-def _lag(name: str, head: Link) -> Iterator[Sample]:
+def _lag(name: str, head: Snapshot) -> Iterator[Sample]:
     yield from position_samples(name, head.positions)
     try:
         earliest, latest = range_of(head)
@@ -256,7 +258,7 @@ def _dedup(stream: Stream, labels: dict[str, str]) -> Iterator[Sample]:
     yield Sample("sluicegate_dedup_intervals", found.statistics.intervals, labels)
 
 
-def _shards(stream: Stream, head: Link, labels: dict[str, str]) -> Iterator[Sample]:
+def _shards(stream: Stream, head: Snapshot, labels: dict[str, str]) -> Iterator[Sample]:
     from sluicegate.shards.planner import imbalance
     from sluicegate.stream.operations.rebalance import assignment_at, weights_at
 

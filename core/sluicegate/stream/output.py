@@ -1,15 +1,16 @@
-"""The output of epochs: files that are published as a whole, with their link.
+"""The output of epochs: files that are published as a whole, with their snapshot.
 
-    data/link=00000000000000000042-<nonce>/…      rows, as Parquet
-    rejects/link=00000000000000000042-<nonce>/…   records that were not applied, with the reason
+    data/snapshot=00000000000000000042-<nonce>/…      rows, as Parquet
+    rejects/snapshot=00000000000000000042-<nonce>/…   records that were not applied, with the reason
     _sluicegate/attempts/<nonce>/…                what tasks write, also those that fail later
     _sluicegate/staged/<nonce>/data, …/rejects    what an epoch consists of, not yet published
     _sluicegate/trash/data/…, …/rejects/…         what a rollback took back, under its name
-    _sluicegate/trash/staged/<nonce>/…            what was never sealed
-    _sluicegate/sink, _sluicegate/settled         whose it is, and which lineage was made to show
+    _sluicegate/trash/staged/<nonce>/…            what was never committed
+    _sluicegate/sink, _sluicegate/settled         whose it is, and which ancestry was made to show
 
 Spark and others pass over names that begin with an underscore. The published directories are those
-of the head's lineage; the lineage that was settled last says what is missing and what is too much.
+of the head's ancestry; the ancestry that was settled last says what is missing and what is too
+much.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from sluicegate.identity import Marker
 from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, base, local_root
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.history import given_up, newest_epoch
-from sluicegate.stream.snapshot import Kind, Link, LinkDamaged, Span, has, spans, without
+from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged, Span, has, spans, without
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Run
 from sluicegate.units import command
@@ -92,23 +93,23 @@ PUBLISHED, PENDING = "published", "pending"
 _OWN = "_sluicegate"
 ATTEMPTS, STAGED, TRASH = f"{_OWN}/attempts", f"{_OWN}/staged", f"{_OWN}/trash"
 _SETTLED = f"{_OWN}/settled"
-_MARKER = Marker(f"{_OWN}/sink", "sink", "the sink of a stream")
-_LINEAGE = codec.Format("settled", 1, 16 * 1024 * 1024)
+_MARKER = Marker(f"{_OWN}/sink", "sink", "the sink of a stream", version=2)
+_ANCESTRY = codec.Format("settled", 2, 16 * 1024 * 1024, oldest=2)
 _log = logging.getLogger("sluicegate.stream")
-NAME = re.compile(r"link=([0-9]{20})-[0-9a-f]{32}")
+NAME = re.compile(r"snapshot=([0-9]{20})-[0-9a-f]{32}")
 
 
 class OutputLost(Corrupt):
-    """Output of a sealed epoch is neither published nor staged nor in the trash."""
+    """Output of a committed epoch is neither published nor staged nor in the trash."""
 
     default_hint = (
         "restore the sink from a backup; or give the epoch up with: sluicegate checkpoint rollback"
     )
 
 
-def name_of(link: Link) -> str:
+def name_of(snapshot: Snapshot) -> str:
     """What the published directory of an epoch is called."""
-    return f"link={link.number:020d}-{link.nonce}"
+    return f"snapshot={snapshot.number:020d}-{snapshot.nonce}"
 
 
 class Sink:
@@ -154,50 +155,50 @@ class Sink:
         self._remove(f"{ATTEMPTS}/{nonce}")
 
     def drop(self, nonce: str) -> None:
-        """Remove what an attempt wrote that will not be sealed."""
+        """Remove what an attempt wrote that will not be committed."""
         self._remove(f"{ATTEMPTS}/{nonce}")
         self._remove(f"{STAGED}/{nonce}")
 
-    def publish(self, link: Link) -> None:
-        """Publish a sealed epoch, unless it was taken back in the meantime."""
-        if link.output is None:
+    def publish(self, snapshot: Snapshot) -> None:
+        """Publish a committed epoch, unless it was taken back in the meantime."""
+        if snapshot.output is None:
             return
         with self._publishing():
-            if self._stream.chain.head().includes(link.number):
-                self._publish(link)
+            if self._stream.chain.head().includes(snapshot.number):
+                self._publish(snapshot)
 
     def settle(self) -> None:
-        """Make what is published the lineage of the head: add what is missing, withdraw the rest.
+        """Make what is published the ancestry of the head: add what is missing, withdraw the rest.
 
         Whatever interrupts it, the next one finishes it, also for another head.
         """
         with self._publishing():
             head = self._stream.chain.head()
             settled = self.settled()
-            if settled == head.lineage:
+            if settled == head.ancestry:
                 return
-            missing = _minus(head.lineage, settled or ())
+            missing = _minus(head.ancestry, settled or ())
             # Epochs since then were published one by one, also those that were taken back since.
             # Without knowing what was settled last, names tell what is there.
             there = [*settled, (settled[-1][1] + 1, head.number)] if settled else self._shown()
-            surplus = _minus(there, head.lineage)
+            surplus = _minus(there, head.ancestry)
             if settled and (surplus or missing[0][0] <= settled[-1][1]):
                 # From the first move on it is not so any more.
                 self._storage.delete(_SETTLED)
             self._bring_back(missing)
             declared = list(given_up(self._stream, head))
-            for link in self._links(head, missing, declared):
-                self._publish(link, declared)
+            for snapshot in self._snapshots(head, missing, declared):
+                self._publish(snapshot, declared)
             self._withdraw(surplus)
-            fields = {"lineage": [list(span) for span in head.lineage]}
-            self._storage.replace(_SETTLED, codec.encode(_LINEAGE, fields))
+            fields = {"ancestry": [list(span) for span in head.ancestry]}
+            self._storage.replace(_SETTLED, codec.encode(_ANCESTRY, fields))
 
     def clear(self, run: Run) -> None:
         """Clear away what attempts before a run left that is not published.
 
-        Before an epoch is sealed, all before it are published or put aside here. So what is staged
-        is the output of the newest epoch, which may have been taken back before it was published,
-        and that may be undone: it is kept under its name. Or it was never sealed.
+        Before an epoch is committed, all before it are published or put aside here. So what is
+        staged is the output of the newest epoch, which may have been taken back before it was
+        published, and that may be undone: it is kept under its name. Or it was never committed.
         """
         with self._publishing():
             newest = newest_epoch(self._stream, run.refresh())
@@ -212,7 +213,7 @@ class Sink:
                 self._remove(f"{STAGED}/{name}")
 
     def published(self) -> dict[int, set[str]]:
-        """The kinds that are published, by number of link."""
+        """The kinds that are published, by number of snapshot."""
         found: dict[int, set[str]] = {}
         for kind in KINDS:
             for name in self.names(kind):
@@ -220,12 +221,12 @@ class Sink:
                     found.setdefault(int(match[1]), set()).add(kind)
         return found
 
-    def standing(self, link: Link, kind: str, file: File, *, read: bool = False) -> str:
+    def standing(self, snapshot: Snapshot, kind: str, file: File, *, read: bool = False) -> str:
         """Where a file of an epoch is: `published`, `pending`, or what is wrong with it."""
-        place = f"{kind}/{name_of(link)}/{file.name}"
+        place = f"{kind}/{name_of(snapshot)}/{file.name}"
         found = self._storage.stat(place)
         if found is None:
-            waiting = (f"{each}/{file.name}" for each in _sources(link, kind))
+            waiting = (f"{each}/{file.name}" for each in _sources(snapshot, kind))
             return PENDING if any(map(self._storage.stat, waiting)) else "is missing"
         if found.size != file.size:
             return f"has {found.size} bytes, not {file.size}"
@@ -240,22 +241,24 @@ class Sink:
                 digest.update(piece)
         return digest.hexdigest()
 
-    def _publish(self, link: Link, declared: Sequence[Span] = ()) -> None:
-        is_given_up = has(declared, link.number)
-        for kind in self._kinds(link, is_given_up=is_given_up):
-            place = f"{kind}/{name_of(link)}"
+    def _publish(self, snapshot: Snapshot, declared: Sequence[Span] = ()) -> None:
+        is_given_up = has(declared, snapshot.number)
+        for kind in self._kinds(snapshot, is_given_up=is_given_up):
+            place = f"{kind}/{name_of(snapshot)}"
             if self._storage.stat(place) is not None:
                 continue
-            moved = any(self._storage.move(source, place) for source in _sources(link, kind))
+            moved = any(self._storage.move(source, place) for source in _sources(snapshot, kind))
             if not moved and not is_given_up:
-                raise OutputLost(f"{self.uri}: the {kind} of link {link.number} are not there")
-        self._remove(f"{STAGED}/{link.nonce}")
+                raise OutputLost(
+                    f"{self.uri}: the {kind} of snapshot {snapshot.number} are not there"
+                )
+        self._remove(f"{STAGED}/{snapshot.nonce}")
 
-    def _kinds(self, link: Link, *, is_given_up: bool) -> Sequence[str]:
+    def _kinds(self, snapshot: Snapshot, *, is_given_up: bool) -> Sequence[str]:
         """What an epoch wrote; of one that a repair has given up, that may not be known."""
-        assert link.output
+        assert snapshot.output
         try:
-            found = read_output(self._stream, link.output).files
+            found = read_output(self._stream, snapshot.output).files
         except Corrupt:
             if not is_given_up:
                 raise
@@ -272,34 +275,36 @@ class Sink:
                     self._storage.move(f"{kind}/{name}", f"{TRASH}/{kind}/{name}")
 
     def _bring_back(self, spans: Sequence[Span]) -> None:
-        """Publish what was withdrawn: by its name, as its link may not be kept any more."""
+        """Publish what was withdrawn: by its name, as its snapshot may not be kept any more."""
         for kind in KINDS:
             for name in self.names(f"{TRASH}/{kind}"):
                 match = NAME.fullmatch(name)
                 if match and has(spans, int(match[1])):
                     self._storage.move(f"{TRASH}/{kind}/{name}", f"{kind}/{name}")
 
-    def _links(self, head: Link, spans: Iterable[Span], declared: Sequence[Span]) -> Iterator[Link]:
-        """The epochs with output in these spans, as far as their links are kept."""
+    def _snapshots(
+        self, head: Snapshot, spans: Iterable[Span], declared: Sequence[Span]
+    ) -> Iterator[Snapshot]:
+        """The epochs with output in these spans, as far as their snapshots are kept."""
         for first, last in spans:
             for number in range(max(first, head.floor), min(last, head.number) + 1):
                 try:
-                    link = self._stream.chain.read(number)
-                except LinkDamaged:
+                    snapshot = self._stream.chain.read(number)
+                except SnapshotDamaged:
                     if not has(declared, number):
                         raise
-                    # If a later epoch was sealed, this one was published and has its name.
-                    _log.warning("link %d was given up: its output is left as it is", number)
+                    # If a later epoch was committed, this one was published and has its name.
+                    _log.warning("snapshot %d was given up: its output is left as it is", number)
                     continue
-                if link.kind is Kind.EPOCH and link.output:
-                    yield link
+                if snapshot.kind is Kind.EPOCH and snapshot.output:
+                    yield snapshot
 
     def settled(self) -> tuple[Span, ...] | None:
-        """The lineage that was made to show last; None if that is not known."""
+        """The ancestry that was made to show last; None if that is not known."""
         try:
             data = self._storage.get(_SETTLED)
-            fields = codec.decode(_LINEAGE, data, f"{self.uri}/{_SETTLED}")
-            return tuple((int(first), int(last)) for first, last in fields["lineage"])
+            fields = codec.decode(_ANCESTRY, data, f"{self.uri}/{_SETTLED}")
+            return tuple((int(first), int(last)) for first, last in fields["ancestry"])
         except (NotFound, Corrupt, KeyError, TypeError, ValueError):
             return None
 
@@ -322,10 +327,10 @@ class Sink:
         shutil.rmtree(self.path(key), ignore_errors=True)
 
 
-def _sources(link: Link, kind: str) -> tuple[str, ...]:
+def _sources(snapshot: Snapshot, kind: str) -> tuple[str, ...]:
     """Where the output of an epoch is until it is published, or after it was withdrawn."""
-    staged = f"{link.nonce}/{kind}"
-    withdrawn = f"{TRASH}/{kind}/{name_of(link)}"
+    staged = f"{snapshot.nonce}/{kind}"
+    withdrawn = f"{TRASH}/{kind}/{name_of(snapshot)}"
     return f"{STAGED}/{staged}", withdrawn, f"{TRASH}/staged/{staged}"
 
 
@@ -368,7 +373,7 @@ def open_sink(stream: Stream, uri: str | None) -> Sink:
     return Sink(storage, stream)
 
 
-def _refuse_lost(stream: Stream, head: Link, place: Path) -> None:
+def _refuse_lost(stream: Stream, head: Snapshot, place: Path) -> None:
     if not head.counters.get("written") and not head.counters.get("rejected"):
         _refuse_full(place)
         return
@@ -390,5 +395,5 @@ def _refuse_full(place: Path) -> None:
 
 
 def _minus(these: Iterable[Span], those: Sequence[Span]) -> list[Span]:
-    """The numbers that are in one lineage and not in another."""
+    """The numbers that are in one ancestry and not in another."""
     return [left for span in these for left in without(span, those)]

@@ -1,4 +1,4 @@
-"""Gated streams in words and tables: summary, links, positions, verify, audit."""
+"""Gated streams in words and tables: summary, snapshots, positions, verify, audit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sluicegate import units
 from sluicegate.findings import has_errors
 from sluicegate.positions import Positions, to_spark
 from sluicegate.report import Cell, Report, Table, count_findings
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from sluicegate.stream.audit import AuditedEpoch, StreamAudit
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def stream_report(summary: StreamSummary) -> Report:
-    """Everything about a stream, or about one of its links."""
-    link = summary.head
-    positions = [(p.topic, p.partition, p.offset) for p in link.positions]
+    """Everything about a stream, or about one of its snapshots."""
+    snapshot = summary.head
+    positions = [(p.topic, p.partition, p.offset) for p in snapshot.positions]
     operators = [(name, units.size(size)) for name, size in sorted(summary.operators.items())]
-    pinned = [(f"{name} = {_plain(value)}",) for name, value in sorted(link.pins.items())]
+    pinned = [(f"{name} = {_plain(value)}",) for name, value in sorted(snapshot.pins.items())]
     return Report(
         schema="sluicegate.stream",
-        document=link_document(link)
+        document=snapshot_document(snapshot)
         | {
             "home_path": summary.uri,
             "writer_alive": summary.living,
-            "links_kept": summary.kept,
+            "snapshots_kept": summary.kept,
             "state": {
                 "shards": summary.state.shards,
-                "partials": summary.state.partials,
+                "deltas": summary.state.deltas,
                 "bytes": summary.state.bytes,
             },
             "operators": summary.operators,
@@ -46,18 +46,18 @@ def stream_report(summary: StreamSummary) -> Report:
     )
 
 
-def links_report(found: list[Link | str], kept: int) -> Report:
-    """The newest links of a stream."""
-    rows = [_row(each) if isinstance(each, Link) else _bad(each) for each in found]
+def snapshots_report(found: list[Snapshot | str], kept: int) -> Report:
+    """The newest snapshots of a stream."""
+    rows = [_row(each) if isinstance(each, Snapshot) else _bad(each) for each in found]
     hidden = kept - len(found)
-    older = f"{units.counted(hidden, 'older link')}; show them with --last {kept}"
-    columns = ("link", "made", "kind", "included", "what, or where it was then", "by")
+    older = f"{units.counted(hidden, 'older snapshot')}; show them with --last {kept}"
+    columns = ("snapshot", "made", "kind", "included", "what, or where it was then", "by")
     return Report(
-        schema="sluicegate.links",
+        schema="sluicegate.snapshots",
         document={
             "kept": kept,
-            "links": [
-                link_document(each) if isinstance(each, Link) else {"problem": each}
+            "snapshots": [
+                snapshot_document(each) if isinstance(each, Snapshot) else {"problem": each}
                 for each in found
             ],
         },
@@ -66,31 +66,31 @@ def links_report(found: list[Link | str], kept: int) -> Report:
     )
 
 
-def link_document(link: Link) -> dict[str, Any]:
-    """A link as plain values."""
+def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot as plain values."""
     return {
-        "stream": link.stream,
-        "stream_id": link.stream_id,
-        "link": link.number,
-        "kind": link.kind.value,
-        "digest": link.digest,
-        "parent": link.parent,
-        "generation": link.generation,
-        "epoch": link.epoch,
-        "writer": link.writer,
-        "by": link.by.fields(),
-        "app": link.app,
-        "reason": link.reason,
-        "created_at": units.utc(link.created_at),
-        "sequence": link.sequence,
-        "positions": to_spark(link.positions),
-        "watermark_ns": link.watermark_ns,
-        "counters": dict(link.counters),
-        "assignment_version": link.version,
-        "floor": link.floor,
-        "lineage": [list(span) for span in link.lineage],
-        "pins": dict(link.pins),
-        "details": dict(link.details),
+        "stream": snapshot.stream,
+        "stream_id": snapshot.stream_id,
+        "snapshot": snapshot.number,
+        "kind": snapshot.kind.value,
+        "digest": snapshot.digest,
+        "parent": snapshot.parent,
+        "generation": snapshot.generation,
+        "epoch": snapshot.epoch,
+        "writer": snapshot.writer,
+        "by": snapshot.by.fields(),
+        "app": snapshot.app,
+        "reason": snapshot.reason,
+        "created_at": units.utc(snapshot.created_at),
+        "sequence": snapshot.sequence,
+        "positions": to_spark(snapshot.positions),
+        "watermark_ns": snapshot.watermark_ns,
+        "counters": dict(snapshot.counters),
+        "assignment_version": snapshot.version,
+        "floor": snapshot.floor,
+        "ancestry": [list(span) for span in snapshot.ancestry],
+        "pins": dict(snapshot.pins),
+        "details": dict(snapshot.details),
     }
 
 
@@ -99,20 +99,24 @@ def positions_text(positions: Positions) -> str:
     return ", ".join(f"{p.topic}[{p.partition}] {p.offset:,}" for p in positions)
 
 
-def positions_report(uri: str, link: Link) -> Report:
-    """The positions at a link."""
-    rows = [(p.topic, p.partition, p.offset) for p in link.positions]
+def positions_report(uri: str, snapshot: Snapshot) -> Report:
+    """The positions at a snapshot."""
+    rows = [(p.topic, p.partition, p.offset) for p in snapshot.positions]
     return Report(
         schema="sluicegate.stream-offsets",
-        document={"stream": uri, "link": link.number, "positions": to_spark(link.positions)},
+        document={
+            "stream": uri,
+            "snapshot": snapshot.number,
+            "positions": to_spark(snapshot.positions),
+        },
         tables=[Table(("topic", "partition", "next offset"), rows)],
-        lines=[f"At link {link.number}, {units.ago(link.created_at)}."],
+        lines=[f"At snapshot {snapshot.number}, {units.ago(snapshot.created_at)}."],
     )
 
 
 def verify_report(uri: str, result: Verified, reading: Reading | None) -> Report:
     """What a check of a stream found, and how much of it was looked at."""
-    looked = f"{result.links:,} links and {result.blobs:,} blobs"
+    looked = f"{result.snapshots:,} snapshots and {result.blobs:,} blobs"
     told = count_findings(result.findings) or "sound"
     lines = [f"{uri}: {told}. Looked at {looked}."]
     if reading is None:
@@ -129,7 +133,7 @@ def verify_report(uri: str, result: Verified, reading: Reading | None) -> Report
         schema="sluicegate.verify-stream",
         document={
             "stream": uri,
-            "links": result.links,
+            "snapshots": result.snapshots,
             "blobs": result.blobs,
             "read_blobs": result.read_blobs,
             "read_bytes": result.read_bytes,
@@ -141,41 +145,42 @@ def verify_report(uri: str, result: Verified, reading: Reading | None) -> Report
 
 
 def _facts(summary: StreamSummary) -> list[tuple[str, str | int | None]]:
-    link, state = summary.head, summary.state
-    kind = f"{link.kind.value}, {units.utc(link.created_at)} ({units.ago(link.created_at)})"
-    counters = ", ".join(f"{name} {count:,}" for name, count in sorted(link.counters.items()))
+    snapshot, state = summary.head, summary.state
+    at = snapshot.created_at
+    kind = f"{snapshot.kind.value}, {units.utc(at)} ({units.ago(at)})"
+    counters = ", ".join(f"{name} {count:,}" for name, count in sorted(snapshot.counters.items()))
     return [
-        ("stream", f"{link.stream} in {summary.uri}"),
-        ("newest link", f"{link.number}: {kind}"),
-        ("made by", str(link.by)),
-        ("reason", link.reason),
-        ("generation", link.generation),
-        ("epochs sealed", link.epoch),
-        ("events included", link.sequence),
+        ("stream", f"{snapshot.stream} in {summary.uri}"),
+        ("newest snapshot", f"{snapshot.number}: {kind}"),
+        ("made by", str(snapshot.by)),
+        ("reason", snapshot.reason),
+        ("generation", snapshot.generation),
+        ("epochs committed", snapshot.epoch),
+        ("events included", snapshot.sequence),
         ("counters", counters or None),
-        ("watermark", _watermark(link.watermark_ns)),
-        ("job", summary.living or _resting(link)),
-        ("state", _state_text(state.shards, state.partials, state.bytes)),
-        ("assignment", f"version {link.version}" if link.version else None),
-        ("rollback", f"possible to link {link.floor} or later"),
+        ("watermark", _watermark(snapshot.watermark_ns)),
+        ("job", summary.living or _resting(snapshot)),
+        ("state", _state_text(state.shards, state.deltas, state.bytes)),
+        ("assignment", f"version {snapshot.version}" if snapshot.version else None),
+        ("rollback", f"possible to snapshot {snapshot.floor} or later"),
     ]
 
 
-def _resting(link: Link) -> str:
-    if link.writer is None:
+def _resting(snapshot: Snapshot) -> str:
+    if snapshot.writer is None:
         return "none has run yet"
     return "none is at work; the next start goes on from here"
 
 
-def _state_text(shards: int, partials: int, size: int) -> str | None:
-    return f"{units.size(size)} in {partials} partials of {shards} shards" if shards else None
+def _state_text(shards: int, deltas: int, size: int) -> str | None:
+    return f"{units.size(size)} in {deltas} deltas of {shards} shards" if shards else None
 
 
-def _row(link: Link) -> tuple[Any, ...]:
-    told = link.details.get("summary") or positions_text(link.positions)
-    who = link.app or str(link.by).partition(" ")[0]
-    made = units.utc(link.created_at)
-    return link.number, made, link.kind.value, link.sequence, told, who
+def _row(snapshot: Snapshot) -> tuple[Any, ...]:
+    told = snapshot.details.get("summary") or positions_text(snapshot.positions)
+    who = snapshot.app or str(snapshot.by).partition(" ")[0]
+    made = units.utc(snapshot.created_at)
+    return snapshot.number, made, snapshot.kind.value, snapshot.sequence, told, who
 
 
 def _bad(problem: str) -> tuple[Any, ...]:
@@ -198,7 +203,7 @@ _SHOWN_EPOCHS = 50
 
 def audit_report(uri: str, result: StreamAudit) -> Report:
     """Every epoch with its counts; on a screen only the newest, and the sum of all."""
-    columns = ("epoch", "link", "sealed", *_COUNTS)
+    columns = ("epoch", "snapshot", "committed", *_COUNTS)
     left_out = len(result.epochs) - _SHOWN_EPOCHS
     lines = [f"{left_out:,} older epochs are not shown; see --json."] if left_out > 0 else []
     shown = result.epochs[-_SHOWN_EPOCHS:]
@@ -223,15 +228,20 @@ def _sum(result: StreamAudit) -> str:
 
 def _epoch_row(epoch: AuditedEpoch) -> tuple[Cell, ...]:
     counts = epoch.counts or {"applied": epoch.events}
-    sealed = units.utc(epoch.link.created_at)
-    return (epoch.link.epoch, epoch.link.number, sealed, *(counts.get(name) for name in _COUNTS))
+    committed = units.utc(epoch.snapshot.created_at)
+    return (
+        epoch.snapshot.epoch,
+        epoch.snapshot.number,
+        committed,
+        *(counts.get(name) for name in _COUNTS),
+    )
 
 
 def _epoch_document(epoch: AuditedEpoch) -> dict[str, object]:
     return {
-        "epoch": epoch.link.epoch,
-        "link": epoch.link.number,
-        "sealed_at": units.utc(epoch.link.created_at),
+        "epoch": epoch.snapshot.epoch,
+        "snapshot": epoch.snapshot.number,
+        "committed_at": units.utc(epoch.snapshot.created_at),
         "moved": epoch.moved,
         "events": epoch.events,
         "counts": epoch.counts,

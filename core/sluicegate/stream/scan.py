@@ -1,8 +1,8 @@
-"""A scan of a stream: every link and every blob, intact or not, and what follows from it.
+"""A scan of a stream: every snapshot and every blob, intact or not, and what follows from it.
 
 The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
-newest link, each link vouches for its parent. A link is *sound* if its file is; it is *whole* if
-its blobs are, too.
+newest snapshot, each snapshot vouches for its parent. A snapshot is *sound* if its file is; it is
+*whole* if its blobs are, too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sluicegate.stream.chain import HEAD, Hint, home_key, read_hint
 from sluicegate.stream.snapshot import (
     HeadDamaged,
     Kind,
-    Link,
-    LinkDamaged,
+    Snapshot,
+    SnapshotDamaged,
     Span,
     decode,
     has,
@@ -39,7 +39,7 @@ from sluicegate.units import command
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Links that are not sound; `raw` is the digest of the bytes that are there, if any are."""
+    """Snapshots that are not sound; `raw` is the digest of the bytes that are there, if any are."""
 
     first: int
     last: int
@@ -50,7 +50,7 @@ class Damage:
     def shown(self) -> str:
         """The numbers, for people."""
         numbers = shown([(self.first, self.last)])
-        return f"link {numbers}" if self.first == self.last else f"links {numbers}"
+        return f"snapshot {numbers}" if self.first == self.last else f"snapshots {numbers}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class Peak:
     floor: int = 0
     created_at: float = 0.0
 
-    def rise(self, known: Link | Hint) -> None:
-        """Take in what a link, or a hint of one, says."""
+    def rise(self, known: Snapshot | Hint) -> None:
+        """Take in what a snapshot, or a hint of one, says."""
         self.number = max(self.number, known.number)
         self.generation = max(self.generation, known.generation)
         self.version = max(self.version, known.version)
@@ -88,17 +88,17 @@ class Peak:
 class Survey:
     """What was found.
 
-    `head` is the newest sound link, `base` the one to go on from: the newest that is whole, of
+    `head` is the newest sound snapshot, `base` the one to go on from: the newest that is whole, of
     those that belong to the stream. `newest` is the highest number ever used. `live` are the blobs
-    that links lead to, `bad` those of them that are not sound, with the links they belong to.
-    `obstacles` are findings that a person must deal with before anything is repaired.
+    that snapshots lead to, `bad` those of them that are not sound, with the snapshots they belong
+    to. `obstacles` are findings that a person must deal with before anything is repaired.
     """
 
     evidence: Evidence
-    head: Link | None = None
-    base: Link | None = None
+    head: Snapshot | None = None
+    base: Snapshot | None = None
     newest: int = -1
-    links: int = 0
+    snapshots: int = 0
     below_floor: int = 0
     damaged: list[Damage] = field(default_factory=list)
     disordered: list[int] = field(default_factory=list)
@@ -117,26 +117,26 @@ class Survey:
         return self.peak.floor
 
     @property
-    def last(self) -> Link | Hint | None:
+    def last(self) -> Snapshot | Hint | None:
         """What is known of the newest number."""
-        known: Iterable[Link | Hint | None] = (self.head, *self.evidence.hints)
+        known: Iterable[Snapshot | Hint | None] = (self.head, *self.evidence.hints)
         return next((each for each in known if each and each.number == self.newest), None)
 
 
-def given_up_by(link: Link, *names: str) -> Iterator[Span]:
-    """The links that a repair says are `damaged` (or lost), `unusable`, or either."""
-    if link.kind is not Kind.REPAIR:
+def given_up_by(snapshot: Snapshot, *names: str) -> Iterator[Span]:
+    """The snapshots that a repair says are `damaged` (or lost), `unusable`, or either."""
+    if snapshot.kind is not Kind.REPAIR:
         return
     for name in names or ("damaged", "unusable"):
-        listed = link.details.get(name)
+        listed = snapshot.details.get(name)
         for span in listed if isinstance(listed, list) else ():
             match span:
                 case [int(first), int(last), *_]:
-                    yield first, min(last, link.number - 1)
+                    yield first, min(last, snapshot.number - 1)
 
 
 CHAIN = "chain"
-# No chain loses so many links in a row; a file with such a number was never part of it.
+# No chain loses so many snapshots in a row; a file with such a number was never part of it.
 _FAR = 1 << 20
 
 
@@ -173,7 +173,7 @@ def gather(stream: Stream) -> Evidence:
         found.listed = False
         found.obstacles.append(unreadable(stream.storage, CHAIN, e))
     if headless and found.numbers not in ([], [0]):
-        detail = "it is missing, so the newest link is not known for sure"
+        detail = "it is missing, so the newest snapshot is not known for sure"
         found.findings.append(rules.HEAD_DAMAGED.at(f"{stream.uri}/{HEAD}", detail))
     _identify(stream, found)
     _refuse_stray(stream, found)
@@ -239,9 +239,9 @@ def _read_mark(stream: Stream, found: Evidence) -> None:
 
 
 def _identify(stream: Stream, found: Evidence) -> None:
-    """Which stream this is, by what the home, HEAD and the links say."""
-    ends = [_first_link(stream, each) for each in (found.numbers, found.numbers[::-1])]
-    inside = {link.stream_id for link in ends if link}
+    """Which stream this is, by what the home, HEAD and the snapshots say."""
+    ends = [_first_snapshot(stream, each) for each in (found.numbers, found.numbers[::-1])]
+    inside = {snapshot.stream_id for snapshot in ends if snapshot}
     for hint in found.hints[::-1]:
         if not inside or hint.stream_id in inside:
             found.stream_id = hint.stream_id
@@ -253,33 +253,33 @@ def _identify(stream: Stream, found: Evidence) -> None:
         found.findings.append(rules.HEAD_DAMAGED.at(place, "it belongs to another stream"))
     elif odd:
         found.foreign = True
-        detail = "HEAD and the links are of different streams"
+        detail = "HEAD and the snapshots are of different streams"
         if found.mark:
             mark = f"{home_key(stream.name)} in the home"
             detail = f"{mark} remembers stream {found.mark.stream_id} under this name"
         found.obstacles.append(rules.FOREIGN.at(stream.uri, detail))
 
 
-def _first_link(stream: Stream, numbers: list[int]) -> Link | None:
-    """The first of these numbers whose file is a link."""
+def _first_snapshot(stream: Stream, numbers: list[int]) -> Snapshot | None:
+    """The first of these numbers whose file is a snapshot."""
     for number in numbers:
         try:
             raw = stream.chain.raw(number)
-            link = None if raw is None else decode(raw, key_of(number))
+            snapshot = None if raw is None else decode(raw, key_of(number))
         except (Corrupt, StorageFailed):
             continue
-        if link and link.number == number:
-            return link
+        if snapshot and snapshot.number == number:
+            return snapshot
     return None
 
 
 def _refuse_stray(stream: Stream, found: Evidence) -> None:
     """A file far above all others would take the chain there with it."""
     *others, newest = (0, *(hint.number for hint in found.hints), *found.numbers)
-    if newest - max(others, default=0) > _FAR and _first_link(stream, [newest]) is None:
+    if newest - max(others, default=0) > _FAR and _first_snapshot(stream, [newest]) is None:
         place = f"{stream.uri}/{key_of(newest)}"
-        detail = f"no chain gets from link {max(others)} to link {newest}: it is no link at all"
-        found.obstacles.append(rules.LINK_DAMAGED.at(place, detail, repair=_move_away(place)))
+        detail = f"unexpected file: snapshot number jumps from {max(others)} to {newest}"
+        found.obstacles.append(rules.SNAPSHOT_DAMAGED.at(place, detail, repair=_move_away(place)))
 
 
 _ATTEMPTS = 3
@@ -291,7 +291,7 @@ def survey(
     read: Callable[[Ref], bool] = lambda _: False,
     known: Iterable[Bad] = (),
 ) -> Survey:
-    """Look at every link, newest first, and at its blobs; `read` says whose content is read.
+    """Look at every snapshot, newest first, and at its blobs; `read` says whose content is read.
 
     `known` are blobs that were found bad before.
     """
@@ -306,7 +306,7 @@ def survey(
 
 
 def _pruned_since(stream: Stream, floor: int) -> bool:
-    """Whether links were given up while we looked, and what they refer to with them."""
+    """Whether snapshots were given up while we looked, and what they refer to with them."""
     try:
         return stream.chain.head().floor > floor
     except SluicegateError:
@@ -319,8 +319,8 @@ class _Walker:
         self.found = Survey(seen, live=blobs.live, findings=seen.findings, obstacles=seen.obstacles)
         self._stream = stream
         self._blobs = blobs
-        self._child: Link | None = None
-        self._spare: Link | None = None
+        self._child: Snapshot | None = None
+        self._spare: Snapshot | None = None
         self._distrusted: list[Span] = []
         for hint in seen.hints:
             self.found.expected[hint.number] = hint.digest
@@ -349,12 +349,14 @@ class _Walker:
         known = max((hint.number for hint in found.evidence.hints), default=-1)
         last = found.head.number if found.head else -1
         if known > last and not found.obstacles:
-            newest = f"the newest that is sound is {last}" if found.head else "no link is sound"
-            detail = f"link {known} is known to have been there; {newest}"
+            newest = f"the newest that is sound is {last}" if found.head else "no snapshot is sound"
+            detail = f"snapshot {known} is known to have been there; {newest}"
             found.findings.append(rules.SHORT.at(self._stream.uri, detail))
         for damage in found.damaged:
             place = f"{self._stream.uri}/{key_of(damage.first)}"
-            found.findings.append(rules.LINK_DAMAGED.at(place, f"{damage.shown}: {damage.what}"))
+            found.findings.append(
+                rules.SNAPSHOT_DAMAGED.at(place, f"{damage.shown}: {damage.what}")
+            )
         if found.head and not found.findings and not found.obstacles:
             found.findings += self._as_a_job_sees_it()
         for bad, numbers in found.bad.values():
@@ -382,7 +384,7 @@ class _Walker:
         elif stat and stat.kind != "file":
             self._obstruct(in_the_way(place, stat.kind))
         else:
-            detail = f"{bad.what}; links that refer to it: {shown(spans(numbers))}"
+            detail = f"{bad.what}; snapshots that refer to it: {shown(spans(numbers))}"
             deep = ("--read-data",) if bad.by_reading else ()
             again = command("checkpoint", "repair", storage.uri, *deep)
             self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=again))
@@ -405,7 +407,7 @@ class _Walker:
         given_up = has(found.given_up, number)
         try:
             raw = self._stream.chain.raw(number)
-            link = self._sound(number, raw) if raw is not None else None
+            snapshot = self._sound(number, raw) if raw is not None else None
         except StorageFailed as e:
             self._child = None
             if not given_up:
@@ -417,59 +419,59 @@ class _Walker:
                 found.damaged.append(Damage(number, number, e.message, digest))
         else:
             # None: pruned while we look.
-            if link:
-                self._take(link, given_up=given_up)
+            if snapshot:
+                self._take(snapshot, given_up=given_up)
 
-    def _sound(self, number: int, raw: bytes) -> Link:
-        """The link in these bytes, if it is the one that belongs there."""
+    def _sound(self, number: int, raw: bytes) -> Snapshot:
+        """The snapshot in these bytes, if it is the one that belongs there."""
         found = self.found
-        link = decode(raw, key_of(number))
-        if link.number != number:
-            raise LinkDamaged(f"it holds link {link.number}")
-        if found.expected.get(number, link.digest) != link.digest:
-            raise LinkDamaged("it is not the link that its successor, or a hint, names")
+        snapshot = decode(raw, key_of(number))
+        if snapshot.number != number:
+            raise SnapshotDamaged(f"it holds snapshot {snapshot.number}")
+        if found.expected.get(number, snapshot.digest) != snapshot.digest:
+            raise SnapshotDamaged("it is not the snapshot that its successor, or a hint, names")
         vouched = found.expected.get(number - 1)
-        if vouched and link.parent != vouched and not has(found.given_up, number - 1):
-            raise LinkDamaged(f"its parent is not link {number - 1}")
+        if vouched and snapshot.parent != vouched and not has(found.given_up, number - 1):
+            raise SnapshotDamaged(f"its parent is not snapshot {number - 1}")
         identity = found.evidence.stream_id or (found.head.stream_id if found.head else None)
-        if identity and link.stream_id != identity:
-            raise LinkDamaged("it belongs to another stream")
-        return link
+        if identity and snapshot.stream_id != identity:
+            raise SnapshotDamaged("it belongs to another stream")
+        return snapshot
 
-    def _take(self, link: Link, *, given_up: bool) -> None:
-        """A sound link: what it vouches for, and whether it is whole."""
+    def _take(self, snapshot: Snapshot, *, given_up: bool) -> None:
+        """A sound snapshot: what it vouches for, and whether it is whole."""
         found = self.found
-        found.given_up += given_up_by(link)
-        self._distrusted += given_up_by(link, "damaged")
-        believed = not has(self._distrusted, link.number)
-        if link.parent and believed and not has(found.given_up, link.number - 1):
-            found.expected[link.number - 1] = link.parent
+        found.given_up += given_up_by(snapshot)
+        self._distrusted += given_up_by(snapshot, "damaged")
+        believed = not has(self._distrusted, snapshot.number)
+        if snapshot.parent and believed and not has(found.given_up, snapshot.number - 1):
+            found.expected[snapshot.number - 1] = snapshot.parent
         if given_up:
             self._child = None
             return
         if self._child:
-            self._check_order(link, self._child)
-        self._child = link
-        found.links += 1
-        found.head = found.head or link
-        found.peak.rise(link)
-        bad = self._blobs.of(link)
+            self._check_order(snapshot, self._child)
+        self._child = snapshot
+        found.snapshots += 1
+        found.head = found.head or snapshot
+        found.peak.rise(snapshot)
+        bad = self._blobs.of(snapshot)
         if not bad:
-            self._spare = self._spare or link
-            if found.base is None and found.head.includes(link.number):
-                found.base = link
-        elif link.number >= found.floor:
-            found.unusable.append(link.number)
+            self._spare = self._spare or snapshot
+            if found.base is None and found.head.includes(snapshot.number):
+                found.base = snapshot
+        elif snapshot.number >= found.floor:
+            found.unusable.append(snapshot.number)
             for each in bad:
-                found.bad.setdefault(each.ref, (each, []))[1].append(link.number)
+                found.bad.setdefault(each.ref, (each, []))[1].append(snapshot.number)
 
-    def _check_order(self, link: Link, child: Link) -> None:
+    def _check_order(self, snapshot: Snapshot, child: Snapshot) -> None:
         found = self.found
         for name in ("generation", "version", "epoch", "floor", "created_at"):
-            before, after = getattr(link, name), getattr(child, name)
+            before, after = getattr(snapshot, name), getattr(child, name)
             if before > after:
                 place = f"{self._stream.uri}/{key_of(child.number)}"
-                detail = f"{name} of link {child.number} is {after}, of its parent {before}"
+                detail = f"{name} of snapshot {child.number} is {after}, of its parent {before}"
                 found.findings.append(rules.ORDER.at(place, detail))
                 found.disordered.append(child.number)
                 found.base = None if found.base is child else found.base
@@ -477,7 +479,7 @@ class _Walker:
 
 
 class BlobSurvey:
-    """Looks at the blobs of links, at each of them once, and reads the content of some.
+    """Looks at the blobs of snapshots, at each of them once, and reads the content of some.
 
     Manifests are always read, because they lead to more.
     """
@@ -495,11 +497,11 @@ class BlobSurvey:
         self._bad = {bad.ref: bad for bad in known}
         self._inside: dict[Ref, tuple[Bad, ...]] = {}
 
-    def of(self, link: Link) -> list[Bad]:
-        """The blobs that make a link unusable."""
-        manifests = {*link.state.refs, link.partials}
+    def of(self, snapshot: Snapshot) -> list[Bad]:
+        """The blobs that make a snapshot unusable."""
+        manifests = {*snapshot.state.refs, snapshot.state_delta}
         bad: dict[Ref, Bad] = {}
-        for ref in dict.fromkeys(link.refs):
+        for ref in dict.fromkeys(snapshot.refs):
             if found := self._look(ref):
                 bad[ref] = found
             elif ref in manifests:

@@ -1,8 +1,8 @@
-"""A link: one entry of a chain, which describes the whole stream at that point; and ranges of them.
+"""A snapshot: one entry of a chain; it describes the whole stream at that point.
 
-A link is a frame of kind `link` (FORMAT.md). Its identity is the frame's checksum; the next link
-carries it as its parent. It stays small however long the stream runs: state and dedup log are
-manifests (a base and a few deltas), and the lineage is ranges of numbers.
+A snapshot is a frame of kind `snapshot` (FORMAT.md). Its identity is the frame's checksum; the next
+snapshot carries it as its parent. It stays small however long the stream runs: state and dedup log
+are manifests (a base and a few deltas), and the ancestry is ranges of numbers.
 """
 
 from __future__ import annotations
@@ -72,19 +72,19 @@ class ChainDamaged(Corrupt):
     default_hint = _LOOK
 
 
-class LinkDamaged(ChainDamaged):
-    """A link is missing, unreadable, or not the one that belongs there."""
+class SnapshotDamaged(ChainDamaged):
+    """A snapshot is missing, unreadable, or not the one that belongs there."""
 
 
 class ChainShort(ChainDamaged):
-    """The chain ends before the newest link that is known to have been durable."""
+    """The chain ends before the newest snapshot that is known to have been durable."""
 
 
 class HeadDamaged(ChainDamaged):
-    """The HEAD hint is missing or unreadable, so what the newest link was is not known."""
+    """The HEAD hint is missing or unreadable, so what the newest snapshot was is not known."""
 
 
-FORMAT = codec.Format("link", 1, 16 * 1024 * 1024)
+FORMAT = codec.Format("snapshot", 2, 16 * 1024 * 1024, oldest=2)
 MAX_DELTAS = 16
 _HEX = re.compile(r"[0-9a-f]{1,128}")
 _NONCE = re.compile(r"[0-9a-f]{32}")
@@ -93,7 +93,7 @@ Nothing: Mapping[str, Any] = MappingProxyType({})
 
 
 class Kind(Enum):
-    """What a link did to the stream."""
+    """What a snapshot did to the stream."""
 
     GENESIS = "genesis"
     CLAIM = "claim"
@@ -124,14 +124,18 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Snapshot:
     """The stream after something happened to it.
 
-    `changed` is the number of the newest link before this one that is not an epoch, so that the
-    history need not read the epochs. `lineage` are the numbers whose epochs are part of the
+    `changed` is the number of the newest snapshot before this one that is not an epoch, so that the
+    history need not read the epochs. `ancestry` are the numbers whose epochs are part of the
     stream; what was rolled back is not. `sequence` counts the events included, `epoch` the epochs
-    ever sealed; `partials`, `stamps` and `output` are what an epoch changed, saw and wrote.
-    `digest` is known of links that were read or written.
+    ever committed; `state_delta`, `stamps` and `output` are what an epoch changed, saw and wrote.
+    `digest` is known of snapshots that were read or written.
+
+    Empty so far, and kept from one snapshot to the next: `topics` (identity of each), `window`
+    (index of random ids), `packs` (files that hold many blobs), `hooks` (how far each has got) and
+    `disowned` (number and nonce of epochs that were published and rolled back).
     """
 
     stream: str
@@ -154,14 +158,19 @@ class Link:
     version: int = 0
     floor: int = 0
     changed: int | None = None
-    lineage: tuple[Span, ...] = ()
+    ancestry: tuple[Span, ...] = ()
     state: Manifest = Manifest()
     dedup: Manifest = Manifest()
-    partials: Ref | None = None
+    state_delta: Ref | None = None
     stamps: Ref | None = None
     output: Ref | None = None
     assignment: Ref | None = None
     operators: Ref | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    window: Manifest = Manifest()
+    packs: tuple[Ref, ...] = ()
+    hooks: Mapping[str, Any] = field(default_factory=dict)
+    disowned: tuple[tuple[int, str], ...] = ()
     pins: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     digest: str = field(default="", compare=False)
@@ -169,92 +178,100 @@ class Link:
     @property
     def refs(self) -> tuple[Ref, ...]:
         """The blobs it refers to itself; manifests refer to more."""
-        single = (self.partials, self.stamps, self.output, self.assignment, self.operators)
-        return (*self.state.refs, *self.dedup.refs, *(ref for ref in single if ref))
+        single = (self.state_delta, self.stamps, self.output, self.assignment, self.operators)
+        manifests = (*self.state.refs, *self.dedup.refs, *self.window.refs)
+        return (*manifests, *self.packs, *(ref for ref in single if ref))
 
     def includes(self, number: int) -> bool:
-        """Whether the epoch of a link is part of the stream at this point."""
-        return any(first <= number <= last for first, last in self.lineage)
+        """Whether the epoch of a snapshot is part of the stream at this point."""
+        return any(first <= number <= last for first, last in self.ancestry)
 
 
 def key_of(number: int) -> str:
-    """Where a link lies in its stream."""
-    return f"chain/{number:020d}.link"
+    """Where a snapshot lies in its stream."""
+    return f"chain/{number:020d}.snapshot"
 
 
-def extended(lineage: tuple[Span, ...], number: int) -> tuple[Span, ...]:
-    """The lineage with one more number, which is above all others."""
-    if lineage and lineage[-1][1] == number - 1:
-        return (*lineage[:-1], (lineage[-1][0], number))
-    return (*lineage, (number, number))
+def extended(ancestry: tuple[Span, ...], number: int) -> tuple[Span, ...]:
+    """The ancestry with one more number, which is above all others."""
+    if ancestry and ancestry[-1][1] == number - 1:
+        return (*ancestry[:-1], (ancestry[-1][0], number))
+    return (*ancestry, (number, number))
 
 
-def encode(link: Link) -> bytes:
-    """The bytes of a link, the same for equal links."""
-    return codec.encode(FORMAT, _fields(link))
+def encode(snapshot: Snapshot) -> bytes:
+    """The bytes of a snapshot, the same for equal snapshots."""
+    return codec.encode(FORMAT, _fields(snapshot))
 
 
 def digest_of(data: bytes) -> str:
-    """The identity of a link from its bytes."""
+    """The identity of a snapshot from its bytes."""
     return data[32:64].hex()
 
 
-def decode(data: bytes, place: str) -> Link:
-    """The link in a frame, or `LinkDamaged`; a newer format is `UnsupportedFormat`."""
+def decode(data: bytes, place: str) -> Snapshot:
+    """The snapshot in a frame, or `SnapshotDamaged`; a newer format is `UnsupportedFormat`."""
     try:
         fields = codec.decode(FORMAT, data, place)
-        return replace(_link(fields), digest=digest_of(data))
+        return replace(_snapshot(fields), digest=digest_of(data))
     except Corrupt as e:
-        raise LinkDamaged(e.message, place=place) from e
+        raise SnapshotDamaged(e.message, place=place) from e
     except (AttributeError, KeyError, TypeError, ValueError, UsageError) as e:
-        raise LinkDamaged(f"{place}: its fields are not those of a link: {e!r}", place=place) from e
+        raise SnapshotDamaged(
+            f"{place}: its fields are not those of a snapshot: {e!r}", place=place
+        ) from e
 
 
-def _fields(link: Link) -> dict[str, Any]:
+def _fields(snapshot: Snapshot) -> dict[str, Any]:
     return {
-        "stream": link.stream,
-        "stream_id": link.stream_id,
-        "number": link.number,
-        "kind": link.kind.value,
-        "parent": link.parent,
-        "generation": link.generation,
-        "writer": link.writer,
-        "nonce": link.nonce,
-        "by": link.by.fields(),
-        "created_at": float(link.created_at),
-        "app": link.app,
-        "reason": link.reason,
-        "sequence": link.sequence,
-        "epoch": link.epoch,
-        "positions": _from_positions(link.positions),
-        "watermark_ns": link.watermark_ns,
-        "counters": dict(link.counters),
-        "version": link.version,
-        "floor": link.floor,
-        "changed": link.changed,
-        "lineage": [list(span) for span in link.lineage],
-        "state": _from_manifest(link.state),
-        "dedup": _from_manifest(link.dedup),
-        "partials": link.partials.fields() if link.partials else None,
-        "stamps": link.stamps.fields() if link.stamps else None,
-        "output": link.output.fields() if link.output else None,
-        "assignment": link.assignment.fields() if link.assignment else None,
-        "operators": link.operators.fields() if link.operators else None,
-        "pins": dict(link.pins),
-        "details": dict(link.details),
+        "stream": snapshot.stream,
+        "stream_id": snapshot.stream_id,
+        "number": snapshot.number,
+        "kind": snapshot.kind.value,
+        "parent": snapshot.parent,
+        "generation": snapshot.generation,
+        "writer": snapshot.writer,
+        "nonce": snapshot.nonce,
+        "by": snapshot.by.fields(),
+        "created_at": float(snapshot.created_at),
+        "app": snapshot.app,
+        "reason": snapshot.reason,
+        "sequence": snapshot.sequence,
+        "epoch": snapshot.epoch,
+        "positions": _from_positions(snapshot.positions),
+        "watermark_ns": snapshot.watermark_ns,
+        "counters": dict(snapshot.counters),
+        "version": snapshot.version,
+        "floor": snapshot.floor,
+        "changed": snapshot.changed,
+        "ancestry": [list(span) for span in snapshot.ancestry],
+        "state": _from_manifest(snapshot.state),
+        "dedup": _from_manifest(snapshot.dedup),
+        "state_delta": snapshot.state_delta.fields() if snapshot.state_delta else None,
+        "stamps": snapshot.stamps.fields() if snapshot.stamps else None,
+        "output": snapshot.output.fields() if snapshot.output else None,
+        "assignment": snapshot.assignment.fields() if snapshot.assignment else None,
+        "operators": snapshot.operators.fields() if snapshot.operators else None,
+        "topics": dict(snapshot.topics),
+        "window": _from_manifest(snapshot.window),
+        "packs": [ref.fields() for ref in snapshot.packs],
+        "hooks": dict(snapshot.hooks),
+        "disowned": [list(each) for each in snapshot.disowned],
+        "pins": dict(snapshot.pins),
+        "details": dict(snapshot.details),
     }
 
 
-def _link(fields: Mapping[str, Any]) -> Link:
+def _snapshot(fields: Mapping[str, Any]) -> Snapshot:
     if not isinstance(fields, dict) or len(fields) != _FIELD_COUNT:
-        raise ValueError("not the keys of a link")
+        raise ValueError("not the keys of a snapshot")
     who = Who.from_fields(fields["by"])
     if who is None:
         raise ValueError("by")
     created_at = fields["created_at"]
     if not isinstance(created_at, float) or not math.isfinite(created_at):
         raise ValueError("created_at")
-    return Link(
+    return Snapshot(
         stream=_text(fields["stream"]),
         stream_id=_text(fields["stream_id"]),
         number=_number(fields["number"]),
@@ -275,20 +292,25 @@ def _link(fields: Mapping[str, Any]) -> Link:
         version=_number(fields["version"]),
         floor=_number(fields["floor"]),
         changed=None if fields["changed"] is None else _number(fields["changed"]),
-        lineage=_to_lineage(fields["lineage"]),
+        ancestry=_to_ancestry(fields["ancestry"]),
         state=_to_manifest(fields["state"]),
         dedup=_to_manifest(fields["dedup"]),
-        partials=_ref_or_none(fields["partials"]),
+        state_delta=_ref_or_none(fields["state_delta"]),
         stamps=_ref_or_none(fields["stamps"]),
         output=_ref_or_none(fields["output"]),
         assignment=_ref_or_none(fields["assignment"]),
         operators=_ref_or_none(fields["operators"]),
+        topics={_text(topic): _text(identity) for topic, identity in fields["topics"].items()},
+        window=_to_manifest(fields["window"]),
+        packs=tuple(Ref.from_fields(each) for each in fields["packs"]),
+        hooks=_map(fields["hooks"]),
+        disowned=tuple((_number(n), _hex(nonce, _NONCE)) for n, nonce in fields["disowned"]),
         pins=_map(fields["pins"]),
         details=_map(fields["details"]),
     )
 
 
-_FIELD_COUNT = 30
+_FIELD_COUNT = 35
 
 
 def _from_positions(positions: Positions) -> dict[str, list[list[int]]]:
@@ -319,12 +341,12 @@ def _to_manifest(fields: Any) -> Manifest:
     return Manifest(_ref_or_none(base), tuple(Ref.from_fields(each) for each in deltas))
 
 
-def _to_lineage(fields: Any) -> tuple[Span, ...]:
-    lineage = tuple((_number(first), _number(last)) for first, last in fields)
-    edges = [edge for span in lineage for edge in span]
+def _to_ancestry(fields: Any) -> tuple[Span, ...]:
+    ancestry = tuple((_number(first), _number(last)) for first, last in fields)
+    edges = [edge for span in ancestry for edge in span]
     if edges != sorted(edges):
-        raise ValueError("the lineage is not in order")
-    return lineage
+        raise ValueError("the ancestry is not in order")
+    return ancestry
 
 
 def _ref_or_none(fields: Any) -> Ref | None:

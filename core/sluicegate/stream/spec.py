@@ -12,7 +12,7 @@ from sluicegate.positions import Positions
 from sluicegate.reset import Partition, Range
 from sluicegate.sources.log.source import incarnation_of, needs_broker, source_range
 from sluicegate.state.aggregates import Aggregate, Value, parse
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 
 TYPES = ("string", "long", "double", "boolean")
 _STAMP = ("string", "long", "long")
@@ -36,7 +36,7 @@ class Description:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The columns of its partials."""
+        """The columns of its deltas."""
         return tuple(value for each in self.aggregates for value in each.values)
 
     @property
@@ -124,24 +124,24 @@ def pins_now(stream: NamedStream, pinned: Mapping[str, Any]) -> dict[str, Any]:
     return pins_of(stream) | {INCARNATION: incarnation_of(stream.source)}
 
 
-def range_of(link: Link) -> tuple[Positions, Positions]:
+def range_of(snapshot: Snapshot) -> tuple[Positions, Positions]:
     """The oldest and the next offsets of the log that a stream reads; refused for what is none."""
-    source = link.pins.get("source")
+    source = snapshot.pins.get("source")
     if not isinstance(source, str) or not source:
         raise NotFound(
-            f"the stream {link.stream} has no source: it began from a file, not from a table",
+            f"the stream {snapshot.stream} has no source: it began from a file, not from a table",
             hint="see what it is with: sluicegate checkpoint inspect STREAM",
         )
-    return source_range(source, link.pins.get(INCARNATION))
+    return source_range(source, snapshot.pins.get(INCARNATION))
 
 
-def ranges_of(link: Link, *, needed: bool) -> Mapping[Partition, Range]:
+def ranges_of(snapshot: Snapshot, *, needed: bool) -> Mapping[Partition, Range]:
     """What each partition of the source holds; empty, unless `needed`, where that is not known."""
-    source = link.pins.get("source")
+    source = snapshot.pins.get("source")
     if not isinstance(source, str) or not source or needs_broker(source):
         return {}
     try:
-        earliest, latest = range_of(link)
+        earliest, latest = range_of(snapshot)
     except NotFound:
         if needed:
             raise

@@ -1,4 +1,4 @@
-"""The state of a stream at a link: its shards, and looking keys up in them."""
+"""The state of a stream at a snapshot: its shards, and looking keys up in them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sluicegate.state.delta import Table
 from sluicegate.state.manifest import Shards
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.gc import prune
-from sluicegate.stream.snapshot import Kind, Link, LinkDamaged
+from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 
 
-class SealedEpochs:
-    """`Sealed` on a chain: everything is read from it anew, nothing is remembered."""
+class CommittedEpochs:
+    """`Committed` on a chain: everything is read from it anew, nothing is remembered."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -31,49 +31,53 @@ class SealedEpochs:
 
     def standing(self, epoch: int) -> Standing:
         head = self._gate.stream.chain.head()
-        return Standing(head.version, head.epoch, self._partials(epoch, head))
+        return Standing(head.version, head.epoch, self._deltas(epoch, head))
 
-    def _partials(self, epoch: int, head: Link) -> Mapping[int, Ref] | None:
-        link = self._first_at(epoch, head)
-        if link is None or link.epoch != epoch or link.kind is not Kind.EPOCH:
-            # Not yet, or not any more: its link is pruned or was given up by a repair.
+    def _deltas(self, epoch: int, head: Snapshot) -> Mapping[int, Ref] | None:
+        snapshot = self._first_at(epoch, head)
+        if snapshot is None or snapshot.epoch != epoch or snapshot.kind is not Kind.EPOCH:
+            # Not yet, or not any more: its snapshot is pruned or was given up by a repair.
             return None
-        shards = manifest.read(self._gate.stream.blobs, link.partials) if link.partials else {}
+        shards = (
+            manifest.read(self._gate.stream.blobs, snapshot.state_delta)
+            if snapshot.state_delta
+            else {}
+        )
         return {shard: refs[0] for shard, refs in shards.items()}
 
     def prune_before(self, epoch: int) -> int:
-        link = self._first_at(epoch, self._gate.stream.chain.head())
-        if link is None:
+        snapshot = self._first_at(epoch, self._gate.stream.chain.head())
+        if snapshot is None:
             return 0
         before = self._gate.head().floor
-        prune(self._gate, link.number)
-        return max(0, link.number - before)
+        prune(self._gate, snapshot.number)
+        return max(0, snapshot.number - before)
 
-    def _first_at(self, epoch: int, head: Link) -> Link | None:
-        """The oldest kept link that has seen so many epochs; they only grow along the chain."""
+    def _first_at(self, epoch: int, head: Snapshot) -> Snapshot | None:
+        """The oldest kept snapshot that has seen so many epochs; they only grow along the chain."""
         chain = self._gate.stream.chain
         if head.epoch < epoch:
             return None
-        number = chain.first(head.floor, head.number, lambda link: link.epoch >= epoch)
+        number = chain.first(head.floor, head.number, lambda snapshot: snapshot.epoch >= epoch)
         try:
             return chain.read(number)
-        except LinkDamaged:
+        except SnapshotDamaged:
             return None
 
 
 def state_backend(gate: Gate) -> BlobStateBackend:
-    """Where the epochs of a stream put their partials."""
-    return BlobStateBackend(gate.stream.blobs, SealedEpochs(gate))
+    """Where the epochs of a stream put their deltas."""
+    return BlobStateBackend(gate.stream.blobs, CommittedEpochs(gate))
 
 
-def shards_of(stream: Stream, link: Link) -> Shards:
-    """The partials of every shard at a link, oldest first."""
-    return manifest.joined(manifest.read(stream.blobs, ref) for ref in link.state.refs)
+def shards_of(stream: Stream, snapshot: Snapshot) -> Shards:
+    """The deltas of every shard at a snapshot, oldest first."""
+    return manifest.joined(manifest.read(stream.blobs, ref) for ref in snapshot.state.refs)
 
 
-def shard_state(stream: Stream, link: Link, shard: int) -> Table | None:
-    """The state of one shard at a link; None if it has none."""
-    return manifest.contents(stream.blobs, shards_of(stream, link).get(shard, ()))
+def shard_state(stream: Stream, snapshot: Snapshot, shard: int) -> Table | None:
+    """The state of one shard at a snapshot; None if it has none."""
+    return manifest.contents(stream.blobs, shards_of(stream, snapshot).get(shard, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +89,18 @@ class Found:
     values: dict[str, Any] | None
 
 
-def aggregates_of(link: Link) -> tuple[Aggregate, ...]:
+def aggregates_of(snapshot: Snapshot) -> tuple[Aggregate, ...]:
     """The aggregates that a stream keeps, as they were pinned when it began."""
-    wanted = link.pins.get("aggregates") or {}
-    return aggregates.parse(wanted, link.pins.get("types") or {})
+    wanted = snapshot.pins.get("aggregates") or {}
+    return aggregates.parse(wanted, snapshot.pins.get("types") or {})
 
 
-def look_up(stream: Stream, link: Link, keys: Sequence[str]) -> list[Found]:
+def look_up(stream: Stream, snapshot: Snapshot, keys: Sequence[str]) -> list[Found]:
     """The values of keys, in the order they were asked for."""
-    count = shard_count(link)
+    count = shard_count(snapshot)
     places = {key: shard_of(key, count) for key in keys}
-    refs = shards_of(stream, link)
-    known = aggregates_of(link)
+    refs = shards_of(stream, snapshot)
+    known = aggregates_of(snapshot)
     values: dict[str, dict[str, Any]] = {}
     for shard in sorted(set(places.values())):
         table = manifest.contents(stream.blobs, refs.get(shard, ()))
@@ -106,21 +110,21 @@ def look_up(stream: Stream, link: Link, keys: Sequence[str]) -> list[Found]:
     return [Found(key, places[key], values.get(key)) for key in keys]
 
 
-def scan(stream: Stream, link: Link, shard: int | None = None) -> Iterator[Found]:
+def scan(stream: Stream, snapshot: Snapshot, shard: int | None = None) -> Iterator[Found]:
     """Every key with its values, shard by shard."""
-    known = aggregates_of(link)
-    for number, refs in sorted(shards_of(stream, link).items()):
+    known = aggregates_of(snapshot)
+    for number, refs in sorted(shards_of(stream, snapshot).items()):
         if shard in (None, number) and (table := manifest.contents(stream.blobs, refs)):
             for row in aggregates.rows(table, known):
                 yield Found(row.pop("key"), number, row)
 
 
-def shard_count(link: Link) -> int:
+def shard_count(snapshot: Snapshot) -> int:
     """How many shards a stream has, as it was fixed when it began."""
-    count = link.pins.get("shards")
+    count = snapshot.pins.get("shards")
     if type(count) is not int or count < 1:
         raise UsageError(
-            f"{link.stream} began without saying how many shards it has",
+            f"{snapshot.stream} began without saying how many shards it has",
             hint="only a stream that is described in sluicegate.toml can assign them to nodes",
         )
     return count

@@ -47,7 +47,7 @@ class Stream:
 
     @contextmanager
     def referring(self) -> Iterator[None]:
-        """While somebody appends a link: blobs that are there stay there."""
+        """While somebody appends a snapshot: blobs that are there stay there."""
         with self.lock("collect").hold_in_turn(LockMode.SHARED, self._patience):
             yield
 

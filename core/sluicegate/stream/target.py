@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from sluicegate.stream.journal import StreamJournal
     from sluicegate.stream.operations.base import StreamOperation
     from sluicegate.stream.operations.rebalance import StreamShards
-    from sluicegate.stream.snapshot import Link
+    from sluicegate.stream.snapshot import Snapshot
     from sluicegate.stream.stream import Stream
     from sluicegate.stream.transactions import Coordinator
 
 
 class GatedStream(Target):
-    """A stream of our own pipeline: a chain of links in a home."""
+    """A stream of our own pipeline: a chain of snapshots in a home."""
 
     kind: ClassVar = TargetKind.STREAM
-    accepts: ClassVar = frozenset({"--link", "--batch", "--read-data-subset", "--max-duration"})
+    accepts: ClassVar = frozenset({"--snapshot", "--batch", "--read-data-subset", "--max-duration"})
     maintenance_lock: ClassVar = "locks/maintain.lock"
 
     @classmethod
@@ -59,8 +59,8 @@ class GatedStream(Target):
 
         return open_stream(self.uri, read_only=True)
 
-    def link(self, at: int | None) -> tuple[Stream, Link]:
-        """The stream, and one of its links; the newest."""
+    def snapshot(self, at: int | None) -> tuple[Stream, Snapshot]:
+        """The stream, and one of its snapshots; the newest."""
         stream = self.stream
         return stream, stream.chain.head() if at is None else stream.chain.read(at)
 
@@ -72,10 +72,10 @@ class GatedStream(Target):
 
     def batches(self, last: int = 20) -> Report:
         from sluicegate.stream.inspect import recent
-        from sluicegate.stream.report import links_report
+        from sluicegate.stream.report import snapshots_report
 
-        stream, head = self.link(None)
-        return links_report(recent(stream, last), head.number - head.floor + 1)
+        stream, head = self.snapshot(None)
+        return snapshots_report(recent(stream, last), head.number - head.floor + 1)
 
     def compare(self, at: int | None, other: Target, other_at: int | None) -> Report:
         from sluicegate.report import differences_report
@@ -83,8 +83,8 @@ class GatedStream(Target):
 
         if not isinstance(other, GatedStream):
             return super().compare(at, other, other_at)
-        ours, theirs = self.link(at), other.link(other_at)
-        left, right = (f"{stream.uri}@{link.number}" for stream, link in (ours, theirs))
+        ours, theirs = self.snapshot(at), other.snapshot(other_at)
+        left, right = (f"{stream.uri}@{snapshot.number}" for stream, snapshot in (ours, theirs))
         return differences_report(left, right, list(compare(ours, theirs)))
 
     def verify(self, reading: Reading = QUICK) -> Report:
@@ -113,19 +113,19 @@ class GatedStream(Target):
     def show_positions(self, at: int | None = None) -> Report:
         from sluicegate.stream.report import positions_report
 
-        stream, link = self.link(at)
-        return positions_report(stream.uri, link)
+        stream, snapshot = self.snapshot(at)
+        return positions_report(stream.uri, snapshot)
 
     def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
-        _, link = self.link(at)
-        return {"link": link.number}, link.positions
+        _, snapshot = self.snapshot(at)
+        return {"snapshot": snapshot.number}, snapshot.positions
 
     def lag(self, ends: Positions | None = None) -> list[Lag]:
         from sluicegate.lag import ends_unknown, lags
         from sluicegate.sources.log.source import BrokerNeeded
         from sluicegate.stream.spec import range_of
 
-        _, head = self.link(None)
+        _, head = self.snapshot(None)
         if ends is not None:
             return lags(head.positions, ends)
         try:
@@ -145,12 +145,12 @@ class GatedStream(Target):
         with Gate(stream).claim(app=app) as run:
             seconds = TIMEOUT if timeout is None else timeout
             # A stream that is not described in sluicegate.toml has no shards of its own.
-            yield Coordinator(run, shards=run.link.pins.get("shards", 1), timeout=seconds)
+            yield Coordinator(run, shards=run.snapshot.pins.get("shards", 1), timeout=seconds)
 
     def shards(self) -> StreamShards:
         from sluicegate.stream.operations.rebalance import StreamShards
 
-        return StreamShards(*self.link(None), self)
+        return StreamShards(*self.snapshot(None), self)
 
     def status(self) -> Status:
         from sluicegate.stream.maintenance import status
@@ -191,13 +191,13 @@ class GatedStream(Target):
         return Change.of(journal, journal.propose(operation))
 
     def rollback(self, asked: Rollback) -> Change:
-        from sluicegate.stream.history import link_at
+        from sluicegate.stream.history import snapshot_at
         from sluicegate.stream.operations import rollback
         from sluicegate.units import parse_moment
 
         to, note = asked.to, ""
         if asked.at is not None:
-            to = link_at(*self.link(None), parse_moment(asked.at))
+            to = snapshot_at(*self.snapshot(None), parse_moment(asked.at))
             note = f"to-datetime {asked.at}"
         assert to is not None
         return self.change(rollback.Rollback(to=to, force=asked.force, note=note))

@@ -1,8 +1,8 @@
-"""Exactly once for plain Python consumers: stamps, state and positions in one link.
+"""Exactly once for plain Python consumers: stamps, state and positions in one snapshot.
 
 A transaction belongs to one message. What it stages is invisible until it is committed; a commit is
-one link with the stamps, the state and the source's positions, so a crash loses all of it or
-nothing. Messages that arrive together are committed together: one link for any number of them.
+one snapshot with the stamps, the state and the source's positions, so a crash loses all of it or
+nothing. Messages that arrive together are committed together: one snapshot for any number of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sluicegate.storage.blobs import Ref
 from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.dedup_log import ledger_at
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.state import shard_state
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Run
@@ -35,7 +35,7 @@ class Recovery:
 
     sequence: int
     positions: Positions
-    link: int
+    snapshot: int
 
     @property
     def resume_at(self) -> int:
@@ -56,16 +56,16 @@ class Schedule:
     events: int | None = None
     seconds: float | None = None
 
-    def next_sequence(self, head: Link) -> int | None:
+    def next_sequence(self, head: Snapshot) -> int | None:
         """The sequence at which one is due; None if events do not decide."""
         return None if self.events is None else head.sequence + self.events
 
-    def next_time(self, head: Link) -> float | None:
+    def next_time(self, head: Snapshot) -> float | None:
         """The time at which one is due; None if time does not decide."""
         return None if self.seconds is None else head.created_at + self.seconds
 
-    def is_due(self, head: Link, sequence: int, now: float) -> bool:
-        """Whether what was seen up to a sequence should be sealed; nothing new is never due."""
+    def is_due(self, head: Snapshot, sequence: int, now: float) -> bool:
+        """Whether what was seen up to a sequence should be committed; nothing new is never due."""
         if sequence <= head.sequence:
             return False
         at_sequence, at_time = self.next_sequence(head), self.next_time(head)
@@ -159,8 +159,8 @@ class Coordinator:
         self._timeout = timeout
         self._schedule = schedule
         self._clock = clock
-        self._ledger = ledger_at(run.stream, run.link)
-        self._known = run.link.epoch
+        self._ledger = ledger_at(run.stream, run.snapshot)
+        self._known = run.snapshot.epoch
         self._open: dict[str, Transaction] = {}
         self._ended: dict[str, type[TransactionError]] = {}
         self._counts = dict.fromkeys(Counters.__slots__, 0)
@@ -175,12 +175,12 @@ class Coordinator:
     @property
     def positions(self) -> Positions:
         """Where the next message is to be read."""
-        return self._run.link.positions
+        return self._run.snapshot.positions
 
     def is_due(self) -> bool:
-        """Whether what is open should be committed by now, as the schedule says; one link each."""
-        link = self._run.link
-        return self._schedule.is_due(link, link.sequence + len(self._open), time.time())
+        """Whether what is open should be committed by now, by the schedule; one snapshot each."""
+        snapshot = self._run.snapshot
+        return self._schedule.is_due(snapshot, snapshot.sequence + len(self._open), time.time())
 
     def begin(self, stamp: Stamp) -> Transaction | None:
         """A transaction for a message; None if it was processed before, or that is not known.
@@ -207,36 +207,38 @@ class Coordinator:
         """The committed value of a key; what is staged does not count."""
         shard = shard_of(key, self._shards)
         if shard not in self._cache:
-            table = shard_state(self._run.stream, self._run.link, shard)
+            table = shard_state(self._run.stream, self._run.snapshot, shard)
             rows = table.select([delta.KEY, VALUE]).to_pylist() if table else []
             self._cache[shard] = {row[delta.KEY]: row[VALUE] for row in rows}
         return self._cache[shard].get(key)
 
-    def commit(self, transaction: str | Transaction, positions: Positions | None = None) -> Link:
+    def commit(
+        self, transaction: str | Transaction, positions: Positions | None = None
+    ) -> Snapshot:
         """Make one transaction durable, with the positions after its message."""
         return self.commit_all([transaction], positions)
 
     def commit_all(
         self, transactions: Iterable[str | Transaction], positions: Positions | None = None
-    ) -> Link:
-        """Make transactions durable together, in this order: one link, all of it or nothing."""
+    ) -> Snapshot:
+        """Make transactions durable together, in this order: one snapshot, all of it or nothing."""
         chosen = [self._find(each) for each in transactions]
-        link = self._seal(chosen, positions or self.positions)
+        snapshot = self._commit(chosen, positions or self.positions)
         for each in chosen:
             self._end(each, AlreadyCommitted)
         self._count("committed", len(chosen))
-        return link
+        return snapshot
 
     def abort(self, transaction: str | Transaction, *, retryable: bool = False) -> None:
         """Drop what was staged. The stamp is consumed, unless the message may come again."""
         found = self._find(transaction)
         if not retryable:
             found.staged.clear()
-            self._seal([found], self.positions)
+            self._commit([found], self.positions)
         self._end(found, AlreadyAborted)
         self._count("aborted")
 
-    def _seal(self, chosen: list[Transaction], positions: Positions) -> Link:
+    def _commit(self, chosen: list[Transaction], positions: Positions) -> Snapshot:
         if len({each.stamp for each in chosen}) != len(chosen) or not chosen:
             raise TransactionError("a commit needs transactions, and each of them once")
         staged: dict[str, bytes | None] = {}
@@ -245,38 +247,38 @@ class Coordinator:
         stamps = Stamps.from_stamps([each.stamp for each in chosen])
         seen = Ledger().insert(stamps, at_ms=round(time.time() * 1000)).fresh
         epoch = Epoch(
-            start=self._run.link.positions,
+            start=self._run.snapshot.positions,
             end=positions,
             events=len(chosen),
-            partials=self._partials(staged),
-            version=self._run.link.version,
-            generation=self._run.link.generation,
+            deltas=self._deltas(staged),
+            version=self._run.snapshot.version,
+            generation=self._run.snapshot.generation,
             counters={"committed": len(chosen)},
             stamps=segments.put(self._run.stream.blobs, seen),
             number=self._known + 1,
         )
-        link = self._seal_at_this_version(epoch)
-        self._known = link.epoch
+        snapshot = self._commit_at_this_version(epoch)
+        self._known = snapshot.epoch
         self._ledger.absorb(seen)
         for key in staged:
             self._cache.pop(shard_of(key, self._shards), None)
-        return link
+        return snapshot
 
-    def _seal_at_this_version(self, epoch: Epoch) -> Link:
-        """Seal; shards that were assigned anew do not matter to a consumer that is alone."""
+    def _commit_at_this_version(self, epoch: Epoch) -> Snapshot:
+        """Commit; shards that were assigned anew do not matter to a consumer that is alone."""
         while True:
             try:
-                return self._run.seal(epoch)
+                return self._run.commit(epoch)
             except StaleVersion:
                 epoch = replace(epoch, version=self._run.refresh().version)
 
-    def _partials(self, staged: Mapping[str, bytes | None]) -> dict[int, Ref]:
+    def _deltas(self, staged: Mapping[str, bytes | None]) -> dict[int, Ref]:
         by_shard: dict[int, list[str]] = {}
         for key in staged:
             by_shard.setdefault(shard_of(key, self._shards), []).append(key)
-        return {shard: self._partial(keys, staged) for shard, keys in by_shard.items()}
+        return {shard: self._delta(keys, staged) for shard, keys in by_shard.items()}
 
-    def _partial(self, keys: list[str], staged: Mapping[str, bytes | None]) -> Ref:
+    def _delta(self, keys: list[str], staged: Mapping[str, bytes | None]) -> Ref:
         values = [staged[key] for key in keys]
         table = delta.table(
             keys,

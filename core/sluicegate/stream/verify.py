@@ -14,7 +14,7 @@ from sluicegate.storage.blobs import Ref
 from sluicegate.stream import rules
 from sluicegate.stream.gc import GRACE, old_temporaries
 from sluicegate.stream.scan import Bad, Survey, look_at, survey
-from sluicegate.stream.snapshot import Link, merged, shown
+from sluicegate.stream.snapshot import Snapshot, merged, shown
 from sluicegate.stream.stream import Stream
 
 CURSOR = "verify.cursor"
@@ -70,17 +70,17 @@ class Reading:
 class Verified:
     """What a check found, and how far it came; `resume` if the time was up before the end.
 
-    `live` are the digests of all blobs that the links up to the head lead to, if all is sound.
+    `live` are the digests of all blobs that the snapshots up to the head lead to, if all is sound.
     """
 
     findings: list[Finding] = field(default_factory=list)
-    links: int = 0
+    snapshots: int = 0
     blobs: int = 0
     read_blobs: int = 0
     read_bytes: int = 0
     resume: bool = False
     last_complete: float | None = None
-    head: Link | None = None
+    head: Snapshot | None = None
     live: frozenset[str] = frozenset()
 
 
@@ -89,15 +89,15 @@ def verify(
     reading: Reading | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Verified:
-    """Check every link and every blob; with `reading`, the content of blobs, too."""
+    """Check every snapshot and every blob; with `reading`, the content of blobs, too."""
     found = survey(stream)
     if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
-    result = Verified(links=found.links, blobs=len(found.live))
+    result = Verified(snapshots=found.snapshots, blobs=len(found.live))
     if reading and found.head:
         bad = _read(stream, reading, sorted(found.live - found.bad.keys()), result, on_progress)
         if bad:
-            # Once more, to tell which links they belong to.
+            # Once more, to tell which snapshots they belong to.
             found = survey(stream, known=[*bad, *(each for each, _ in found.bad.values())])
     findings = (*found.findings, *found.obstacles, *_notes(stream, found))
     result.findings = worst_first(_with_repair(stream, each) for each in findings)
@@ -107,13 +107,13 @@ def verify(
 
 def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
     if found.below_floor:
-        detail = f"{found.below_floor} links below the floor"
+        detail = f"{found.below_floor} snapshots below the floor"
         yield rules.BELOW_FLOOR.at(f"{stream.uri}/chain", detail)
     kept = [(max(first, found.floor), last) for first, last in merged(found.given_up)]
     if told := shown(span for span in kept if span[0] <= span[1]):
-        yield rules.REPAIRED.at(f"{stream.uri}/chain", f"links {told}")
+        yield rules.REPAIRED.at(f"{stream.uri}/chain", f"snapshots {told}")
     if has_errors((*found.findings, *found.obstacles)):
-        # What damaged links refer to is not known.
+        # What damaged snapshots refer to is not known.
         return
     limit = (time.time() - GRACE) * 1e9
     live = {ref.digest for ref in found.live}

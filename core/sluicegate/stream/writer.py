@@ -1,4 +1,4 @@
-"""The gate: the one way links get onto a chain."""
+"""The gate: the one way snapshots get onto a chain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sluicegate.process import GONE
 from sluicegate.state import manifest
 from sluicegate.storage.blobs import BlobDamaged, Ref
 from sluicegate.stream.append import ClaimDraft, Draft, Epoch, EpochDraft, Signature, told
-from sluicegate.stream.snapshot import Kind, Link, LinkDamaged
+from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged
 from sluicegate.stream.stream import Stream
 from sluicegate.units import command
 
@@ -36,7 +36,7 @@ class WriterStopped(Fenced):
 
 
 class Gate:
-    """One stream, to append links to."""
+    """One stream, to append snapshots to."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -48,11 +48,11 @@ class Gate:
         pins: Mapping[str, Any] | None = None,
         signature: Signature | None = None,
         content: Mapping[str, Any] | None = None,
-    ) -> Link:
+    ) -> Snapshot:
         """Begin a chain at resolved positions; refused where one is, was or may be."""
         signature = signature or Signature()
         self.refuse_begun()
-        first = Link(
+        first = Snapshot(
             stream=self.stream.name,
             stream_id=str(uuid.uuid4()),
             number=0,
@@ -67,7 +67,7 @@ class Gate:
             reason=signature.reason,
             positions=positions.checked(),
             pins=dict(pins or {}),
-            lineage=((0, 0),),
+            ancestry=((0, 0),),
             **dict(content or {}),
         )
         with self.stream.referring():
@@ -86,13 +86,13 @@ class Gate:
                 hint=f"look at it with: {command('checkpoint', 'inspect', self.stream.uri)}",
             )
 
-    def head(self) -> Link:
-        """The newest link, durable, to build on."""
+    def head(self) -> Snapshot:
+        """The newest snapshot, durable, to build on."""
         head = self.stream.chain.open_head()
         self.stream.chain.check_above(head)
         return head
 
-    def append(self, draft: Draft, base: Link) -> Link | None:
+    def append(self, draft: Draft, base: Snapshot) -> Snapshot | None:
         """Append a draft that was made for `base`; None if there is nothing left to do.
 
         What came in between decides: the draft follows it, or raises what the table asks for.
@@ -105,12 +105,14 @@ class Gate:
                 head = chain.open_head()
             while True:
                 if head.number < base.number or head.stream_id != base.stream_id:
-                    raise StorageFailed(f"{self.stream.uri} went back behind link {base.number}")
-                link = draft.on(head, self.since(base, head), self.stream.blobs)
-                if link is None:
+                    raise StorageFailed(
+                        f"{self.stream.uri} went back behind snapshot {base.number}"
+                    )
+                snapshot = draft.on(head, self.since(base, head), self.stream.blobs)
+                if snapshot is None:
                     return None
-                self._check_refs(link, head)
-                if appended := chain.append(link):
+                self._check_refs(snapshot, head)
+                if appended := chain.append(snapshot):
                     return appended
                 head = chain.head()
 
@@ -123,10 +125,10 @@ class Gate:
         pins: Mapping[str, Any] | None = None,
         force: bool = False,
     ) -> Iterator[Run]:
-        """Be the run that seals, for the length of a `with` block."""
+        """Be the run that commits, for the length of a `with` block."""
         run = run or new_run()
         with ExitStack() as stack:
-            # Before the link, so that whoever sees the claim also sees that it is alive.
+            # Before the snapshot, so that whoever sees the claim also sees that it is alive.
             stack.enter_context(self.stream.run_lock(run).hold(timeout=0))
             with self.stream.referring():
                 head = self.head()
@@ -137,26 +139,26 @@ class Gate:
             if not force and head.writer != run:
                 self.refuse_living(head)
             draft = _Claim(ClaimDraft(run, Signature(app=app)), self, force=force)
-            link = self.append(draft, head)
-            assert link
-            yield Run(self, run, link, app)
+            snapshot = self.append(draft, head)
+            assert snapshot
+            yield Run(self, run, snapshot, app)
 
-    def depose(self, signature: Signature, details: Mapping[str, Any]) -> Link:
-        """A claim that nobody uses: whoever runs now can never seal again."""
+    def depose(self, signature: Signature, details: Mapping[str, Any]) -> Snapshot:
+        """A claim that nobody uses: whoever runs now can never commit again."""
         head = self.head()
-        link = self.append(ClaimDraft(f"none-{new_run()}", signature, details), head)
-        assert link
-        return link
+        snapshot = self.append(ClaimDraft(f"none-{new_run()}", signature, details), head)
+        assert snapshot
+        return snapshot
 
-    def refuse_living(self, head: Link) -> None:
-        """`Locked`, with the evidence, if the run that may seal is alive."""
+    def refuse_living(self, head: Snapshot) -> None:
+        """`Locked`, with the evidence, if the run that may commit is alive."""
         if evidence := self.living_writer(head):
             raise Locked(
                 f"a job is at work on {self.stream.name}: {evidence}",
-                hint="stop it first; or take over with --force, after which it can seal no more",
+                hint="stop it first; or take over with --force, after which it can commit no more",
             )
 
-    def living_writer(self, head: Link) -> str | None:
+    def living_writer(self, head: Snapshot) -> str | None:
         """Evidence that the head's run is alive; None if it is not."""
         if head.writer is None:
             return None
@@ -166,31 +168,31 @@ class Gate:
         holders = [h.describe() for h in lock.holders() if h.who.process_state() != GONE]
         return f"run {head.writer}, " + ("; ".join(holders) or "which left no note")
 
-    def since(self, base: Link, head: Link) -> list[Link]:
+    def since(self, base: Snapshot, head: Snapshot) -> list[Snapshot]:
         """What came after the base; what was pruned or damaged since is not known any more."""
-        since: list[Link] = []
+        since: list[Snapshot] = []
         first = max(base.number + 1, head.floor)
-        with suppress(LinkDamaged):
+        with suppress(SnapshotDamaged):
             since.extend(self.stream.chain.walk(head.number, first))
         return since[::-1]
 
-    def _check_refs(self, link: Link, head: Link | None = None) -> None:
-        """`BlobDamaged` unless all blobs that a link adds to the head's are there."""
+    def _check_refs(self, snapshot: Snapshot, head: Snapshot | None = None) -> None:
+        """`BlobDamaged` unless all blobs that a snapshot adds to the head's are there."""
         known = set(head.refs) if head else set()
-        for ref in link.refs:
+        for ref in snapshot.refs:
             if ref not in known:
                 self.stream.blobs.check(ref)
-        for ref in {*link.state.refs} - known:
-            for each in _partials(self.stream, ref):
+        for ref in {*snapshot.state.refs} - known:
+            for each in _deltas(self.stream, ref):
                 self.stream.blobs.check(each)
 
 
 class Run:
-    """One run of a job: the only one that can seal, until another claims the stream."""
+    """One run of a job: the only one that can commit, until another claims the stream."""
 
-    def __init__(self, gate: Gate, run: str, claim: Link, app: str | None) -> None:
+    def __init__(self, gate: Gate, run: str, claim: Snapshot, app: str | None) -> None:
         self.id = run
-        self.link = claim
+        self.snapshot = claim
         self._gate = gate
         self._app = app
         self._stopped = False
@@ -200,23 +202,23 @@ class Run:
         """The stream that it runs on."""
         return self._gate.stream
 
-    def seal(self, epoch: Epoch, nonce: str | None = None) -> Link:
-        """Seal an epoch, durably; the errors say whether to route again or to stop.
+    def commit(self, epoch: Epoch, nonce: str | None = None) -> Snapshot:
+        """Commit an epoch, durably; the errors say whether to route again or to stop.
 
-        `nonce` is the link's, if something is named by it already.
+        `nonce` is the snapshot's, if something is named by it already.
         """
         if self._stopped:
-            raise WriterStopped("an earlier seal of this run was interrupted, or failed to write")
-        if epoch.generation != self.link.generation:
+            raise WriterStopped("an earlier commit of this run was interrupted, or failed to write")
+        if epoch.generation != self.snapshot.generation:
             raise StaleGeneration(
-                f"this run began at generation {self.link.generation}, its epoch is of "
+                f"this run began at generation {self.snapshot.generation}, its epoch is of "
                 f"{epoch.generation}"
             )
         signature = Signature(app=self._app)
         signature = replace(signature, nonce=nonce) if nonce else signature
         draft = EpochDraft(self.id, epoch, signature)
         try:
-            link = self._gate.append(draft, self.link)
+            snapshot = self._gate.append(draft, self.snapshot)
         except (Fenced, Locked, UsageError, BlobDamaged):
             # Refused before anything was written.
             raise
@@ -224,17 +226,19 @@ class Run:
             # It may or may not be durable. Only a new start can tell, by reading the chain.
             self._stopped = True
             raise
-        assert link
-        self.link = link
-        return link
+        assert snapshot
+        self.snapshot = snapshot
+        return snapshot
 
-    def refresh(self) -> Link:
-        """The head as it is now, to route the next epoch by; errors as for `seal`."""
+    def refresh(self) -> Snapshot:
+        """The head as it is now, to route the next epoch by; errors as for `commit`."""
         head = self._gate.head()
-        again = any(link.kind is Kind.CLAIM for link in self._gate.since(self.link, head))
-        if again or head.writer != self.id or head.generation != self.link.generation:
-            raise _overtaken(self._gate.stream, self.link, head)
-        self.link = head
+        again = any(
+            snapshot.kind is Kind.CLAIM for snapshot in self._gate.since(self.snapshot, head)
+        )
+        if again or head.writer != self.id or head.generation != self.snapshot.generation:
+            raise _overtaken(self._gate.stream, self.snapshot, head)
+        self.snapshot = head
         return head
 
 
@@ -246,7 +250,7 @@ class _Claim:
         self._gate = gate
         self._force = force
 
-    def on(self, head: Link, since: Any, blobs: Any) -> Link | None:
+    def on(self, head: Snapshot, since: Any, blobs: Any) -> Snapshot | None:
         if since and not self._force and head.writer != self._draft.run:
             self._gate.refuse_living(head)
         return self._draft.on(head, since, blobs)
@@ -257,7 +261,7 @@ def new_run() -> str:
     return time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + uuid.uuid4().hex[:12]
 
 
-def check_pins(head: Link, pins: Mapping[str, Any] | None) -> None:
+def check_pins(head: Snapshot, pins: Mapping[str, Any] | None) -> None:
     """Refuse a stream table that differs from what genesis pinned."""
     for name in sorted((pins or {}).keys() | head.pins.keys()) if pins is not None else ():
         if pins is not None and pins.get(name) != head.pins.get(name):
@@ -268,12 +272,12 @@ def check_pins(head: Link, pins: Mapping[str, Any] | None) -> None:
             )
 
 
-def _overtaken(stream: Stream, known: Link, head: Link) -> SluicegateError:
+def _overtaken(stream: Stream, known: Snapshot, head: Snapshot) -> SluicegateError:
     if head.generation != known.generation:
         return StaleGeneration(f"the stream is at generation {head.generation}: {told(head)}")
     return SplitBrainCommit(f"the run {head.writer} took over {stream.name}: {told(head)}")
 
 
-def _partials(stream: Stream, ref: Ref) -> set[Ref]:
+def _deltas(stream: Stream, ref: Ref) -> set[Ref]:
     shards = manifest.read(stream.blobs, ref)
     return {each for refs in shards.values() for each in refs}

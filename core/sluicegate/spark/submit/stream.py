@@ -19,7 +19,7 @@ from sluicegate.spark.submit.command import Request, Setting, settings_in
 from sluicegate.spark.submit.launcher import find_spark_submit
 from sluicegate.spark.submit.preflight import Ready, prepare
 from sluicegate.storage import canonical_uri, joined_uri
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import INCARNATION, describe, pins_now
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import verify
@@ -51,13 +51,13 @@ class StreamReady:
     """A stream that nothing speaks against starting: where it stands, and how much is waiting."""
 
     ready: Ready
-    head: Link
+    head: Snapshot
     waiting: int
 
     def describe(self) -> str:
         """In one sentence: what the start will do."""
         return (
-            f"goes on after epoch {self.head.epoch}, link {self.head.number}: "
+            f"goes on after epoch {self.head.epoch}, snapshot {self.head.number}: "
             f"{self.head.sequence:,} events counted, {self.waiting:,} waiting"
         )
 
@@ -101,7 +101,7 @@ def write_package(path: Path) -> None:
             archive.write(file, Path(PACKAGE.name) / file.relative_to(PACKAGE))
 
 
-def _head(stream: Stream, named: NamedStream) -> Link:
+def _head(stream: Stream, named: NamedStream) -> Snapshot:
     try:
         return stream.chain.head()
     except NotFound as e:

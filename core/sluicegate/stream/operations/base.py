@@ -2,7 +2,7 @@
 
 Each operation is one frozen dataclass in a file of its own, with `plan`, `append` and, where it
 can be undone by something else than a rollback, `inverse`. The journal plans it, plans it again
-when it is applied, compares what it depends on, and lets it append its link.
+when it is applied, compares what it depends on, and lets it append its snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sluicegate.positions import Positions, from_spark, to_spark
 from sluicegate.reset import SKIP, Partition, moves_told, moving
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.append import Signature
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 
@@ -47,18 +47,18 @@ def silent(_done: int, _of: int) -> None:
 class Workplace:
     """The stream that operations are planned and applied on, and what they share meanwhile.
 
-    `base` is the link that an operation is applied on; None as long as it is only planned. `merged`
-    keeps what was merged for a plan, so that applying it does not merge again.
+    `base` is the snapshot that an operation is applied on; None as long as it is only planned.
+    `merged` keeps what was merged for a plan, so that applying it does not merge again.
     """
 
     stream: Stream
     gate: Gate
     on_progress: Callable[[int, int], None] = silent
-    base: Link | None = None
+    base: Snapshot | None = None
     merged: dict[object, Any] = field(default_factory=dict)
 
     @property
-    def applied_on(self) -> Link:
+    def applied_on(self) -> Snapshot:
         """The base, while an operation is applied."""
         assert self.base
         return self.base
@@ -97,8 +97,8 @@ class StreamOperation(ABC):
     @abstractmethod
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
-        """Append its link; None if somebody else did the same, or changed what it was about."""
+    ) -> Snapshot | None:
+        """Append its snapshot; None if somebody else did the same, or changed what it was about."""
 
     def resolved(self, _stream: Stream) -> Self:
         """The same, with everything named that it is about."""
@@ -191,17 +191,17 @@ def summary(actions: list[Action], note: str) -> str:
     return f"{note}: {told}" if note and told else note or told
 
 
-def standing(link: Link, *, force: bool) -> tuple[Precondition, ...]:
+def standing(snapshot: Snapshot, *, force: bool) -> tuple[Precondition, ...]:
     """What going back depends on: nobody went back before, and, unless forced, no job went on."""
-    found = [Precondition("the stream", link.stream_id)]
-    found.append(Precondition("the generation", link.generation))
+    found = [Precondition("the stream", snapshot.stream_id)]
+    found.append(Precondition("the generation", snapshot.generation))
     if not force:
-        found.append(Precondition("the number of epochs", link.epoch))
-        found.append(Precondition("the run that may seal", link.writer))
+        found.append(Precondition("the number of epochs", snapshot.epoch))
+        found.append(Precondition("the run that may commit", snapshot.writer))
     return tuple(found)
 
 
-def link_text(link: Link) -> str:
-    """A link as plans name it."""
-    kind = f"epoch {link.epoch}" if link.kind is Kind.EPOCH else link.kind.value
-    return f"link {link.number} ({kind}, {units.utc(link.created_at)})"
+def snapshot_text(snapshot: Snapshot) -> str:
+    """A snapshot as plans name it."""
+    kind = f"epoch {snapshot.epoch}" if snapshot.kind is Kind.EPOCH else snapshot.kind.value
+    return f"snapshot {snapshot.number} ({kind}, {units.utc(snapshot.created_at)})"

@@ -1,4 +1,4 @@
-"""Beginning a stream: a directory in the home, and the genesis link that pins what it is."""
+"""Beginning a stream: a directory in the home, and the genesis snapshot that pins what it is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plan_begin(home: str, stream: NamedStream, positions: Positions) -> Plan:
     name = stream.name
     _check(home, name)
     refuse_outside(stream.source, positions)
-    actions = [Action("begin", f"stream {name}", "a chain with its first link")]
+    actions = [Action("begin", f"stream {name}", "a chain with its first snapshot")]
     actions += [
         Action("start", f"{p.topic}[{p.partition}]", "the first event it reads", new=p.offset)
         for p in positions
@@ -68,11 +68,11 @@ def begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint, approval: Appr
     gate = _gate(home, name)
     content = content_from_v1(gate.stream, checkpoint)
     positions = content.pop("positions")
-    del content["lineage"]
+    del content["ancestry"]
     content["details"] = {"summary": f"from a v1 checkpoint at sequence {checkpoint.sequence}"}
     signature = Signature(by=approval.by, reason=approval.reason)
-    link = gate.genesis(positions, signature=signature, content=content)
-    assert link.kind is Kind.GENESIS
+    snapshot = gate.genesis(positions, signature=signature, content=content)
+    assert snapshot.kind is Kind.GENESIS
 
 
 def _check(home: str, name: str) -> None:

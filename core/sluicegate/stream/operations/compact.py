@@ -1,4 +1,4 @@
-"""Compaction of state: the same content in one partial per shard."""
+"""Compaction of state: the same content in one delta per shard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sluicegate.state.manifest import Shards
 from sluicegate.storage.blobs import BlobDamaged
 from sluicegate.stream.append import CompactDraft, Signature
 from sluicegate.stream.operations.base import Inputs, Parts, StreamOperation, Workplace, silent
-from sluicegate.stream.snapshot import Link, Manifest
+from sluicegate.stream.snapshot import Manifest, Snapshot
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
@@ -26,7 +26,7 @@ What = Literal["state", "dedup"]
 
 @dataclass(frozen=True, kw_only=True)
 class CompactState(StreamOperation):
-    """Merge the partials of every shard; `inputs` is what is merged, None: all there is."""
+    """Merge the deltas of every shard; `inputs` is what is merged, None: all there is."""
 
     name: ClassVar = "compact"
     beside_a_job: ClassVar = True
@@ -47,14 +47,14 @@ class CompactState(StreamOperation):
         size = size_of_inputs(stream, inputs)
         if is_compact(size, inputs):
             return nothing
-        count = f"{size.partials} partials of {size.shards} shards, {units.size(size.bytes)}"
-        actions = [Action("merge", "state", f"{count}, to one partial per shard")]
+        count = f"{size.deltas} deltas of {size.shards} shards, {units.size(size.bytes)}"
+        actions = [Action("merge", "state", f"{count}, to one delta per shard")]
         told = ["The state is the same before and after. A job that runs is not disturbed."]
         return replace(nothing, actions=actions, consequences=told)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         return compact(at.gate, signature, details, self.inputs, at.on_progress)
 
 
@@ -63,13 +63,13 @@ class Size:
     """What state consists of."""
 
     shards: int
-    partials: int
+    deltas: int
     bytes: int
 
 
-def size_of(stream: Stream, link: Link) -> Size:
-    """How much state there is at a link, and in how many pieces."""
-    return _size(shards_of(stream, link))
+def size_of(stream: Stream, snapshot: Snapshot) -> Size:
+    """How much state there is at a snapshot, and in how many pieces."""
+    return _size(shards_of(stream, snapshot))
 
 
 def size_of_inputs(stream: Stream, inputs: Inputs) -> Size:
@@ -78,9 +78,9 @@ def size_of_inputs(stream: Stream, inputs: Inputs) -> Size:
         return _size(_shards(stream, inputs))
 
 
-def content(link: Link, what: What) -> Manifest:
-    """What a compaction is about, at a link."""
-    return link.state if what == "state" else link.dedup
+def content(snapshot: Snapshot, what: What) -> Manifest:
+    """What a compaction is about, at a snapshot."""
+    return snapshot.state if what == "state" else snapshot.dedup
 
 
 def oldest(kept: Manifest, inputs: Inputs) -> Manifest | None:
@@ -109,11 +109,11 @@ def compact(
     details: Mapping[str, Any] | None = None,
     inputs: Inputs | None = None,
     on_progress: Callable[[int, int], None] = silent,
-) -> Link | None:
-    """Merge the partials of every shard; None if others changed the state meanwhile, or nothing.
+) -> Snapshot | None:
+    """Merge the deltas of every shard; None if others changed the state meanwhile, or nothing.
 
-    Without `inputs`, all of the state. The merging is done beside a running job; only the link is
-    in its way.
+    Without `inputs`, all of the state. The merging is done beside a running job; only the snapshot
+    is in its way.
     """
     head = gate.head()
     inputs = head.state.refs if inputs is None else inputs
@@ -131,8 +131,8 @@ def compact(
     except Drifted:
         return None
     told = {
-        "summary": f"state: {before.partials} partials of {before.bytes} bytes → "
-        f"{after.partials} of {after.bytes}"
+        "summary": f"state: {before.deltas} deltas of {before.bytes} bytes → "
+        f"{after.deltas} of {after.bytes}"
     }
     draft = CompactDraft(part, result, signature or Signature(), {**(details or {}), **told})
     return gate.append(draft, head)
@@ -140,7 +140,7 @@ def compact(
 
 def is_compact(size: Size, inputs: Inputs) -> bool:
     """Whether nothing is left to merge."""
-    return size.partials == size.shards and len(inputs) <= 1
+    return size.deltas == size.shards and len(inputs) <= 1
 
 
 def _shards(stream: Stream, inputs: Inputs) -> Shards:
@@ -152,7 +152,7 @@ def _size(shards: Shards) -> Size:
     return Size(len(shards), len(refs), sum(ref.size for ref in refs))
 
 
-def inputs_unchanged(head: Link, what: What, inputs: Inputs) -> tuple[Precondition, ...]:
+def inputs_unchanged(head: Snapshot, what: What, inputs: Inputs) -> tuple[Precondition, ...]:
     """What a compaction depends on: its inputs are still what the stream begins with."""
     found = content(head, what).refs[: len(inputs)]
     digest = digest_of("".join(ref.digest for ref in found).encode())[:16]

@@ -15,7 +15,7 @@ from sluicegate.stream import segments
 from sluicegate.stream.append import CompactDraft, Signature
 from sluicegate.stream.operations.base import Inputs, Parts, StreamOperation, Workplace, silent
 from sluicegate.stream.operations.compact import inputs_unchanged, oldest, unless_replaced
-from sluicegate.stream.snapshot import Link, LinkDamaged, Manifest
+from sluicegate.stream.snapshot import Manifest, Snapshot, SnapshotDamaged
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 
@@ -61,7 +61,7 @@ class CompactDedup(StreamOperation):
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         return compact_dedup(at.gate, self._merged(at), signature, details)
 
     def _merged(self, at: Workplace) -> Compacted:
@@ -83,7 +83,7 @@ class CompactDedup(StreamOperation):
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreDedup(StreamOperation):
-    """Take a compaction of the dedup log back; `to` is its link."""
+    """Take a compaction of the dedup log back; `to` is its snapshot."""
 
     name: ClassVar = "restore-dedup"
     beside_a_job: ClassVar = True
@@ -92,21 +92,21 @@ class RestoreDedup(StreamOperation):
 
     @property
     def aim(self) -> str:
-        return f"to link {self.to}"
+        return f"to snapshot {self.to}"
 
     def plan(self, at: Workplace) -> Parts:
         stream, head = at.stream, at.stream.chain.head()
         try:
             stream.chain.read(self.to - 1)
             made = stream.chain.read(self.to)
-        except LinkDamaged as e:
+        except SnapshotDamaged as e:
             raise NothingToUndo(
-                f"link {self.to} cannot be undone: what was before it is not kept any more",
+                f"snapshot {self.to} cannot be undone: what was before it is not kept any more",
                 hint=f"see what can be: {units.command('history', stream.uri)}",
             ) from e
         assert made.dedup.base
         if head.dedup.base != made.dedup.base:
-            raise Drifted(f"the dedup log was compacted again since link {self.to}")
+            raise Drifted(f"the dedup log was compacted again since snapshot {self.to}")
         count = made.details.get("given_up", 0)
         actions = [Action("restore", "dedup log", f"{count:,} stamps are known again")]
         needs = inputs_unchanged(head, "dedup", (made.dedup.base,))
@@ -115,7 +115,7 @@ class RestoreDedup(StreamOperation):
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         return restore_dedup(at.gate, self.to, signature, details, at.on_progress)
 
 
@@ -153,7 +153,7 @@ def compacted(
 
 def compact_dedup(
     gate: Gate, done: Compacted, signature: Signature, details: Mapping[str, Any]
-) -> Link | None:
+) -> Snapshot | None:
     """Put one segment in the place of those it was made of; None if somebody replaced them."""
     head = gate.head()
     part = oldest(head.dedup, done.inputs)
@@ -173,11 +173,11 @@ def restore_dedup(
     signature: Signature,
     details: Mapping[str, Any],
     on_progress: Callable[[int, int], None] = silent,
-) -> Link | None:
+) -> Snapshot | None:
     """Take a compaction back: what it gave up by age is known again, with what came since."""
     head = gate.head()
     was, made = gate.stream.chain.read(number - 1), gate.stream.chain.read(number)
-    # What the job had sealed beside the compaction is there as it was.
+    # What the job had committed beside the compaction is there as it was.
     inputs = was.dedup.refs[: len(was.dedup.refs) - len(made.dedup.deltas)]
     result = gate.stream.blobs.put(compacted(gate.stream, inputs, None, on_progress).data)
     draft = CompactDraft(Manifest(made.dedup.base), result, signature, details, "dedup")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sluicegate.plan import Action, Precondition
 from sluicegate.stream.append import Signature
 from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,13 @@ class Fence(StreamOperation):
         title = f"Fence the job of {at.stream.name} off"
         if head.writer is None or head.writer.startswith("none-"):
             return Parts(title, ())
-        told = [f"{living or 'The run ' + head.writer} can seal nothing more. Start the job again."]
-        needs = (Precondition("the run that may seal", head.writer),)
+        told = [
+            f"{living or 'The run ' + head.writer} can commit nothing more. Start the job again."
+        ]
+        needs = (Precondition("the run that may commit", head.writer),)
         return Parts(title, needs, [Action("claim", "the stream", "for nobody")], told)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         return at.gate.depose(signature, details)

@@ -23,7 +23,7 @@ from sluicegate.stream.operations.base import (
     moves,
     standing,
 )
-from sluicegate.stream.snapshot import Kind, Link, Manifest
+from sluicegate.stream.snapshot import Kind, Manifest, Snapshot
 from sluicegate.stream.stream import Stream
 
 OPERATORS = codec.Format("operator", 1, 2**32 - 1)
@@ -62,7 +62,7 @@ class ImportV1(StreamOperation):
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         content = {**content_from_v1(at.stream, self.checkpoint), "details": details}
         base = at.applied_on
         draft = OvertakingDraft(Kind.IMPORT, content, self.force, signature, base, None)
@@ -70,7 +70,7 @@ class ImportV1(StreamOperation):
 
 
 def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, Any]:
-    """What a link holds after a v1 checkpoint was taken over; its operators become a blob."""
+    """What a snapshot holds after a v1 checkpoint was taken over; its operators become a blob."""
     return {
         "positions": Positions({name: {0: n} for name, n in checkpoint.sources.items()}).checked(),
         "sequence": checkpoint.sequence,
@@ -79,29 +79,29 @@ def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, An
         "state": Manifest(),
         "dedup": Manifest(),
         "operators": put_operators(stream, checkpoint.operators),
-        "lineage": (),
+        "ancestry": (),
     }
 
 
-def to_v1(stream: Stream, link: Link) -> v1.V1Checkpoint:
-    """A link as a v1 checkpoint; refused if that would leave something out."""
-    if link.state:
+def to_v1(stream: Stream, snapshot: Snapshot) -> v1.V1Checkpoint:
+    """A snapshot as a v1 checkpoint; refused if that would leave something out."""
+    if snapshot.state:
         raise UnsupportedFormat(
-            f"link {link.number} has state per shard, which a v1 checkpoint cannot hold",
+            f"snapshot {snapshot.number} has state per shard, which a v1 checkpoint cannot hold",
             hint="a v1 file holds operator states and one offset per source",
         )
     sources = {}
-    for each in link.positions:
+    for each in snapshot.positions:
         if each.partition != 0:
             raise UnsupportedFormat(
                 f"{each.topic} has several partitions; a v1 checkpoint has one offset per source"
             )
         sources[each.topic] = each.offset
     return v1.V1Checkpoint(
-        sequence=link.sequence,
-        watermark_ns=link.watermark_ns or 0,
-        event_count=link.counters.get(_EVENTS, link.sequence),
-        operators=read_operators(stream, link.operators),
+        sequence=snapshot.sequence,
+        watermark_ns=snapshot.watermark_ns or 0,
+        event_count=snapshot.counters.get(_EVENTS, snapshot.sequence),
+        operators=read_operators(stream, snapshot.operators),
         sources=sources,
     )
 
@@ -109,7 +109,7 @@ def to_v1(stream: Stream, link: Link) -> v1.V1Checkpoint:
 def plan_write_v1(place: str, checkpoint: v1.V1Checkpoint, number: int) -> Plan:
     """What writing a v1 file does."""
     size = units.size(len(v1.encode(checkpoint)))
-    what = f"link {number}, sequence {checkpoint.sequence}, {size}"
+    what = f"snapshot {number}, sequence {checkpoint.sequence}, {size}"
     return Plan("Export a v1 checkpoint", (Action("write", place, what),))
 
 

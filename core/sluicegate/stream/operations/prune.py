@@ -1,4 +1,4 @@
-"""Prune: old links are given up, and what nothing refers to any more is removed."""
+"""Prune: old snapshots are given up, and what nothing refers to any more is removed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sluicegate.plan import Action, Precondition
 from sluicegate.stream import gc
 from sluicegate.stream.append import Signature
 from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace
-from sluicegate.stream.snapshot import Link
+from sluicegate.stream.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prune(StreamOperation):
-    """Give up the links below a floor; the output of the newest epoch is never given up."""
+    """Give up the snapshots below a floor; the output of the newest epoch is never given up."""
 
     name: ClassVar = "prune"
     beside_a_job: ClassVar = True
@@ -23,7 +23,7 @@ class Prune(StreamOperation):
 
     @property
     def aim(self) -> str:
-        return f"to link {self.to}"
+        return f"to snapshot {self.to}"
 
     def plan(self, at: Workplace) -> Parts:
         stream, head = at.stream, at.stream.chain.head()
@@ -32,11 +32,11 @@ class Prune(StreamOperation):
         if floor > head.floor:
             count = floor - head.floor
             which = f"{head.floor} to {floor - 1}, {count} of them"
-            actions.append(Action("give up", "links", which, head.floor, floor))
+            actions.append(Action("give up", "snapshots", which, head.floor, floor))
         elif swept := gc.sweep(stream, dry_run=True):
             actions.append(Action("remove", "leftovers", swept.shown))
         told = [
-            f"The oldest link that can be gone back to will be {floor}. This cannot be undone.",
+            f"The oldest snapshot that can be gone back to will be {floor}. This cannot be undone.",
             "Blobs that nothing refers to any more are removed when they are a day old.",
         ]
         needs = (Precondition("the stream", head.stream_id), Precondition("the floor", head.floor))
@@ -44,7 +44,7 @@ class Prune(StreamOperation):
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
-        link = gc.prune(at.gate, self.to, signature, details)
+    ) -> Snapshot | None:
+        snapshot = gc.prune(at.gate, self.to, signature, details)
         # If there were leftovers only, those are gone.
-        return link or (at.applied_on if self.to <= at.applied_on.floor else None)
+        return snapshot or (at.applied_on if self.to <= at.applied_on.floor else None)

@@ -1,7 +1,7 @@
-"""The shards of a stream: who owns them at a link, what they weigh, and assigning them anew.
+"""The shards of a stream: who owns them at a snapshot, what they weigh, and assigning them anew.
 
-A rebalance is a link with the next version of the assignment. It moves no data: state lies in the
-home, and a node only groups shards into one task per epoch.
+A rebalance is a snapshot with the next version of the assignment. It moves no data: state lies in
+the home, and a node only groups shards into one task per epoch.
 """
 
 from __future__ import annotations
@@ -27,32 +27,33 @@ from sluicegate.state.aggregates import events_in
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.history import changes
 from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace
-from sluicegate.stream.snapshot import Link, LinkDamaged
+from sluicegate.stream.snapshot import Snapshot, SnapshotDamaged
 from sluicegate.stream.state import shard_count, shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.target import Change
 
 
-def assignment_at(stream: Stream, link: Link) -> Assignment:
-    """Who owns which shard at a link; nobody, as long as none was ever assigned."""
-    count = shard_count(link)
-    if link.assignment is None:
-        return Assignment.unowned(count, link.version)
-    found = decode(stream.blobs.get(link.assignment), link.assignment.key, link.version)
+def assignment_at(stream: Stream, snapshot: Snapshot) -> Assignment:
+    """Who owns which shard at a snapshot; nobody, as long as none was ever assigned."""
+    count = shard_count(snapshot)
+    if snapshot.assignment is None:
+        return Assignment.unowned(count, snapshot.version)
+    found = decode(stream.blobs.get(snapshot.assignment), snapshot.assignment.key, snapshot.version)
     if found.n_shards != count or not found.is_whole:
         raise Corrupt(
-            f"{link.assignment.key} assigns {found.n_shards} shards, not all {count} of the stream",
-            place=link.assignment.key,
+            f"{snapshot.assignment.key} assigns {found.n_shards} shards, not all {count} of the "
+            "stream",
+            place=snapshot.assignment.key,
         )
     return found
 
 
-def weights_at(stream: Stream, link: Link, measure: str) -> Column:
-    """What each shard has at a link, by one of the `MEASURES`."""
+def weights_at(stream: Stream, snapshot: Snapshot, measure: str) -> Column:
+    """What each shard has at a snapshot, by one of the `MEASURES`."""
     try:
-        return column_of(MEASURES[measure](stream, link), shard_count(link))
+        return column_of(MEASURES[measure](stream, snapshot), shard_count(snapshot))
     except WeightsInvalid as e:
-        raise Corrupt(f"link {link.number} has state of other shards: {e.message}") from e
+        raise Corrupt(f"snapshot {snapshot.number} has state of other shards: {e.message}") from e
 
 
 class StreamShards(OwnedShards):
@@ -61,7 +62,7 @@ class StreamShards(OwnedShards):
     measures = ("events", "keys", "bytes")
     usual_measures = ("keys", "bytes")
 
-    def __init__(self, stream: Stream, head: Link, target: StreamTarget) -> None:
+    def __init__(self, stream: Stream, head: Snapshot, target: StreamTarget) -> None:
         super().__init__(target.uri, assignment_at(stream, head))
         self._stream = stream
         self._head = head
@@ -141,7 +142,7 @@ class Rebalance(StreamOperation):
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         proposal, base = Proposal.from_text(self.data), at.applied_on
         made = proposal.plan_from(assignment_at(at.stream, base))
         said = {
@@ -166,7 +167,7 @@ class Rebalance(StreamOperation):
         del force  # it runs beside a job
         try:
             before = assignment_at(stream, stream.chain.read(number - 1))
-        except LinkDamaged as e:
+        except SnapshotDamaged as e:
             raise NothingToUndo(
                 f"{operation} cannot be undone: what was before it is not kept any more",
                 hint="assign the shards anew with: sluicegate shards rebalance STREAM",
@@ -175,16 +176,16 @@ class Rebalance(StreamOperation):
         return cls(data=data, note=f"undo {operation}", undoes=operation)
 
 
-def counts(links: list[Link]) -> dict[str, int]:
+def counts(snapshots: list[Snapshot]) -> dict[str, int]:
     """How often nodes joined and left, and assignments made elsewhere were installed."""
     return {
-        "joins": sum(len(link.details.get("joined", ())) for link in links),
-        "leaves": sum(len(link.details.get("left", ())) for link in links),
-        "installs": sum(link.details.get("how") == "install" for link in links),
+        "joins": sum(len(snapshot.details.get("joined", ())) for snapshot in snapshots),
+        "leaves": sum(len(snapshot.details.get("left", ())) for snapshot in snapshots),
+        "installs": sum(snapshot.details.get("how") == "install" for snapshot in snapshots),
     }
 
 
-def _later(stream: Stream, head: Link, undoes: str | None) -> list[str]:
+def _later(stream: Stream, head: Snapshot, undoes: str | None) -> list[str]:
     """That an undo of an older rebalance also takes back what came after it."""
     if undoes is None:
         return []
@@ -199,7 +200,7 @@ def _meaning(made: RebalancePlan) -> list[str]:
         return ["From its next epoch on, a job leaves it to Spark how the shards are shared out."]
     job = (
         "A job that runs goes on: the epoch it is working on is routed again by version "
-        f"{made.after.version} of the assignment before it seals, and so is every later one."
+        f"{made.after.version} of the assignment before it commits, and so is every later one."
     )
     cost = (
         "No state is copied: it lies in the home. A node is a group of shards that Spark works on "
@@ -216,20 +217,24 @@ def _cost(proposal: Proposal, shard: int) -> str:
     return f"{units.size(size)} of state" if size else "no state yet"
 
 
-def _keys(stream: Stream, link: Link) -> Mapping[int, float]:
-    contents = {s: manifest.contents(stream.blobs, r) for s, r in shards_of(stream, link).items()}
+def _keys(stream: Stream, snapshot: Snapshot) -> Mapping[int, float]:
+    contents = {
+        s: manifest.contents(stream.blobs, r) for s, r in shards_of(stream, snapshot).items()
+    }
     return {shard: table.num_rows if table else 0 for shard, table in contents.items()}
 
 
-def _events(stream: Stream, link: Link) -> Mapping[int, float]:
-    contents = {s: manifest.contents(stream.blobs, r) for s, r in shards_of(stream, link).items()}
+def _events(stream: Stream, snapshot: Snapshot) -> Mapping[int, float]:
+    contents = {
+        s: manifest.contents(stream.blobs, r) for s, r in shards_of(stream, snapshot).items()
+    }
     return {shard: events_in(table) if table else 0 for shard, table in contents.items()}
 
 
-def _bytes(stream: Stream, link: Link) -> Mapping[int, float]:
-    return {s: sum(ref.size for ref in refs) for s, refs in shards_of(stream, link).items()}
+def _bytes(stream: Stream, snapshot: Snapshot) -> Mapping[int, float]:
+    return {s: sum(ref.size for ref in refs) for s, refs in shards_of(stream, snapshot).items()}
 
 
-Measure: TypeAlias = Callable[[Stream, Link], Mapping[int, float]]
+Measure: TypeAlias = Callable[[Stream, Snapshot], Mapping[int, float]]
 MEASURES: dict[str, Measure] = {"events": _events, "keys": _keys, "bytes": _bytes}
-"""What can be said of the shards at a link: shard → how much; those without any may be left out."""
+"""What is known of the shards at a snapshot: shard → how much; empty ones may be left out."""

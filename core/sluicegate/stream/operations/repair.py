@@ -1,8 +1,8 @@
-"""Repair: the stream goes on from the newest link that is whole, and says what it gave up.
+"""Repair: the stream goes on from the newest snapshot that is whole, and says what it gave up.
 
-A repair never frees a number. It appends a link above the highest number that was ever used, at a
-generation above all others, which names the damaged links by the digest of what is there. From then
-on verify accepts them as dealt with, whatever becomes of their files.
+A repair never frees a number. It appends a snapshot above the highest number that was ever used, at
+a generation above all others, which names the damaged snapshots by the digest of what is there.
+From then on verify accepts them as dealt with, whatever becomes of their files.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ from sluicegate.stream import rules
 from sluicegate.stream.append import Signature
 from sluicegate.stream.gc import sweep
 from sluicegate.stream.history import content_of
-from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace, link_text, moves
+from sluicegate.stream.operations.base import (
+    Parts,
+    StreamOperation,
+    Workplace,
+    moves,
+    snapshot_text,
+)
 from sluicegate.stream.scan import Damage, Survey, survey
-from sluicegate.stream.snapshot import ChainDamaged, Kind, Link, Span, extended, spans
+from sluicegate.stream.snapshot import ChainDamaged, Kind, Snapshot, Span, extended, spans
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Gate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repair(StreamOperation):
-    """Go on from the newest link that is whole; with `read_data`, whose blobs are, too."""
+    """Go on from the newest snapshot that is whole; with `read_data`, whose blobs are, too."""
 
     name: ClassVar = "repair"
     on_damage: ClassVar = True
@@ -40,28 +46,30 @@ class Repair(StreamOperation):
         base, newest, head = found.base, found.found.newest, found.found.head
         assert base
         actions = []
-        if found.needs_link:
+        if found.needs_snapshot:
             actions = [Action("give up", d.shown, d.what) for d in found.damaged]
             actions += [
-                Action("mark unusable", f"link {a}" if a == b else f"links {a}-{b}", "blobs")
+                Action(
+                    "mark unusable", f"snapshot {a}" if a == b else f"snapshots {a}-{b}", "blobs"
+                )
                 for a, b in found.unusable
             ]
-            going_on = f"going on from {link_text(base)}"
-            actions.append(Action("append", f"link {newest + 1}", going_on))
+            going_on = f"going on from {snapshot_text(base)}"
+            actions.append(Action("append", f"snapshot {newest + 1}", going_on))
             if found.loses and head and head.number == newest:
                 actions += moves(head.positions, base.positions)
         if found.below_floor:
-            actions.append(Action("remove", f"{found.below_floor} links", "below the floor"))
+            actions.append(Action("remove", f"{found.below_floor} snapshots", "below the floor"))
         told = [loss(found), "A job that runs stops at its next epoch."]
         needs = (Precondition("what is wrong", found.digest()),)
         title = f"Repair {at.stream.name}"
-        return Parts(title, needs, actions, told if found.needs_link else [])
+        return Parts(title, needs, actions, told if found.needs_snapshot else [])
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         diagnosis = diagnose(at.stream, read_data=self.read_data)
-        if not diagnosis.needs_link:
+        if not diagnosis.needs_snapshot:
             sweep(at.stream)
             return at.stream.chain.head()
         summary = {"summary": _summary(diagnosis)}
@@ -70,50 +78,52 @@ class Repair(StreamOperation):
 
 def _summary(diagnosis: Diagnosis) -> str:
     assert diagnosis.base
-    told = [d.shown for d in diagnosis.damaged] + [f"links {a}-{b}" for a, b in diagnosis.unusable]
-    return f"from link {diagnosis.base.number}; gave up " + (", ".join(told[:3]) or "nothing")
+    told = [d.shown for d in diagnosis.damaged] + [
+        f"snapshots {a}-{b}" for a, b in diagnosis.unusable
+    ]
+    return f"from snapshot {diagnosis.base.number}; gave up " + (", ".join(told[:3]) or "nothing")
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is wrong with a stream, and the link it can go on from."""
+    """What is wrong with a stream, and the snapshot it can go on from."""
 
     found: Survey
 
     @property
-    def base(self) -> Link | None:
-        """The link to go on from."""
+    def base(self) -> Snapshot | None:
+        """The snapshot to go on from."""
         return self.found.base
 
     @property
     def damaged(self) -> tuple[Damage, ...]:
-        """Links whose files are lost or damaged."""
+        """Snapshots whose files are lost or damaged."""
         return tuple(self.found.damaged)
 
     @property
     def unusable(self) -> tuple[Span, ...]:
-        """Sound links that cannot be gone back to: of their blobs, or of their order."""
+        """Sound snapshots that cannot be gone back to: of their blobs, or of their order."""
         return tuple(spans({*self.found.unusable, *self.found.disordered}))
 
     @property
     def below_floor(self) -> int:
-        """How many links a prune left behind."""
+        """How many snapshots a prune left behind."""
         return self.found.below_floor
 
     @property
-    def needs_link(self) -> bool:
+    def needs_snapshot(self) -> bool:
         """Whether something must be said in the chain."""
         return bool(self.found.findings)
 
     @property
     def loses(self) -> bool:
-        """Whether the stream goes back, because its newest link is not whole."""
+        """Whether the stream goes back, because its newest snapshot is not whole."""
         return self.base is None or self.base.number != self.found.newest
 
     def digest(self) -> str:
         """What the plan of a repair depends on, wherever the stream lies.
 
-        On the newest link only if the stream goes back; else a job may have gone on since.
+        On the newest snapshot only if the stream goes back; else a job may have gone on since.
         """
         wrong = sorted(each.code for each in self.found.findings)
         parts = [wrong, self.damaged, self.unusable, self.below_floor]
@@ -154,32 +164,34 @@ def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
         )
     if diagnosis.base is None:
         raise ChainDamaged(
-            f"no link of {stream.uri} is whole, so there is nothing to go on from",
+            f"no snapshot of {stream.uri} is whole, so there is nothing to go on from",
             hint="restore from a backup what this names: "
             f"{units.command('checkpoint', 'verify', stream.uri)}; then run this again",
             place=stream.uri,
         )
 
 
-def repair(gate: Gate, diagnosis: Diagnosis, signature: Signature, details: dict[str, Any]) -> Link:
-    """Append the link that deals with a diagnosis; nobody else appends meanwhile."""
+def repair(
+    gate: Gate, diagnosis: Diagnosis, signature: Signature, details: dict[str, Any]
+) -> Snapshot:
+    """Append the snapshot that deals with a diagnosis; nobody else appends meanwhile."""
     stream = gate.stream
     with stream.collecting():
         now = diagnose_again(stream, diagnosis)
         refuse_hopeless(stream, now)
         if now.digest() != diagnosis.digest():
             raise Drifted("the stream changed since it was looked at")
-        link = _link(stream, now.found, signature)
-        appended = stream.chain.append(replace(link, details=details | declared(now)))
+        snapshot = _snapshot(stream, now.found, signature)
+        appended = stream.chain.append(replace(snapshot, details=details | declared(now)))
         if appended is None:
-            raise Locked(f"somebody else appended link {link.number} to {stream.uri}")
+            raise Locked(f"somebody else appended snapshot {snapshot.number} to {stream.uri}")
     if diagnosis.below_floor:
         sweep(stream)
     return appended
 
 
 def declared(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What the link says about the damage."""
+    """What the snapshot says about the damage."""
     return {
         "damaged": [[each.first, each.last, each.raw] for each in diagnosis.damaged],
         "unusable": [list(span) for span in diagnosis.unusable],
@@ -195,53 +207,55 @@ def loss(diagnosis: Diagnosis) -> str:
         closed = " What is damaged can no longer be gone back to." if hurt else ""
         return f"{_nothing_lost(diagnosis)}{closed}"
     first = base.number + 1
-    which = f"link {first}" if first == newest else f"links {first} to {newest}"
+    which = f"snapshot {first}" if first == newest else f"snapshots {first} to {newest}"
     taken_back = (
-        f" Link {base.number} had been taken back by an earlier change, but nothing else is whole."
+        f" Snapshot {base.number} had been taken back by an earlier change, but nothing else is "
+        "whole."
         if diagnosis.found.head and not diagnosis.found.head.includes(base.number)
         else ""
     )
     return (
-        f"The stream goes back to link {base.number} of {units.utc(base.created_at)}.{taken_back} "
-        f"What {which} did is given up. {_lost_events(diagnosis.found, base)}"
+        f"The stream goes back to snapshot {base.number} of "
+        f"{units.utc(base.created_at)}.{taken_back} What {which} did is given up. "
+        f"{_lost_events(diagnosis.found, base)}"
     )
 
 
 def _nothing_lost(diagnosis: Diagnosis) -> str:
     if diagnosis.found.evidence.hint:
-        return "Nothing of the stream is lost: its newest link is whole."
+        return "Nothing of the stream is lost: its newest snapshot is whole."
     return (
-        f"The newest link that is there, {diagnosis.found.newest}, is whole. Without HEAD it is "
-        "not known whether there were later ones; if so, what they sealed is read again."
+        f"The newest snapshot that is there, {diagnosis.found.newest}, is whole. Without HEAD it "
+        "is not known whether there were later ones; if so, what they committed is read again."
     )
 
 
-def _lost_events(found: Survey, base: Link) -> str:
-    """What becomes of the events that were sealed after a link."""
+def _lost_events(found: Survey, base: Snapshot) -> str:
+    """What becomes of the events that were committed after a snapshot."""
     last, hint = found.last, found.evidence.hint
     # At another generation the stream went back or was moved in between: nothing can be counted.
     known = last.sequence - base.sequence if last and last.generation == base.generation else None
     # The home is not told of every epoch; only HEAD is.
     surely = "" if hint and hint.number == found.newest else "at least "
     if known == 0 and not surely:
-        return "No events were sealed since."
-    count = "How many events were sealed since is not known"
+        return "No events were committed since."
+    count = "How many events were committed since is not known"
     if known is not None:
-        count = f"Since then {surely}{units.events(known)} were sealed"
+        count = f"Since then {surely}{units.events(known)} were committed"
     return (
         f"{count}; they are read again, if the source still has them. Output that was published "
         "for them is withdrawn at the next start; downstream readers may have consumed it."
     )
 
 
-def _link(stream: Stream, found: Survey, signature: Signature) -> Link:
-    """The link of a repair: the content of the base, and numbers above all that were ever used."""
+def _snapshot(stream: Stream, found: Survey, signature: Signature) -> Snapshot:
+    """The snapshot of a repair: the content of the base, numbers above all ever used."""
     head, base, peak = found.head, found.base, found.peak
     assert head
     assert base
-    # Of links that neither a file nor a hint tells of, each raised these by one at the most.
+    # Of snapshots that neither a file nor a hint tells of, each raised these by one at the most.
     unknown = found.newest - peak.number
-    link = replace(
+    snapshot = replace(
         signature.next(head, Kind.REPAIR, **content_of(base)),
         number=found.newest + 1,
         parent=_parent(stream, found),
@@ -249,12 +263,12 @@ def _link(stream: Stream, found: Survey, signature: Signature) -> Link:
         version=peak.version + unknown if peak.version else 0,
         epoch=peak.epoch + unknown,
         floor=_floor(found),
-        lineage=extended(base.lineage, found.newest + 1),
+        ancestry=extended(base.ancestry, found.newest + 1),
     )
-    if link.assignment in found.bad:
+    if snapshot.assignment in found.bad:
         # An older map, which must not be taken for the lost one.
-        link = replace(link, assignment=base.assignment, version=link.version + 1)
-    return replace(link, created_at=max(link.created_at, peak.created_at))
+        snapshot = replace(snapshot, assignment=base.assignment, version=snapshot.version + 1)
+    return replace(snapshot, created_at=max(snapshot.created_at, peak.created_at))
 
 
 def _floor(found: Survey) -> int:

@@ -11,10 +11,10 @@ from sluicegate.errors import UsageError
 from sluicegate.positions import Position, Positions
 from sluicegate.reset import Known, Point, ResetSpec, Scenario, plan_reset
 from sluicegate.stream.append import OvertakingDraft, Signature
-from sluicegate.stream.history import link_before, sound_links
+from sluicegate.stream.history import snapshot_before, sound_snapshots
 from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace, moves, standing
 from sluicegate.stream.operations.rollback import Rollback
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.spec import ranges_of
 from sluicegate.stream.stream import Stream
 
@@ -54,7 +54,7 @@ class Reset(StreamOperation):
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         content, base = {"details": details}, at.applied_on
         draft = OvertakingDraft(Kind.RESET, content, self.force, signature, base, self.positions)
         return at.gate.append(draft, base)
@@ -72,12 +72,12 @@ def reset_to(stream: Stream, spec: ResetSpec, *, reprocess: bool, force: bool) -
     edges = spec.scenario in (Scenario.EARLIEST, Scenario.LATEST)
     ranges = ranges_of(head, needed=edges)
     source = head.pins.get("source") or "the source"
-    known = Known(ranges, past, ranges_from=str(source), past_from="link")
+    known = Known(ranges, past, ranges_from=str(source), past_from="snapshot")
     moved = plan_reset(head.positions, known, spec)
     wanted = Positions.of(Position(move.topic, move.partition, move.new) for move in moved)
     if not reprocess:
         return Reset(positions=wanted, force=force, note=str(spec))
-    to = link_before(stream, head, wanted)
+    to = snapshot_before(stream, head, wanted)
     return Rollback(to=to, force=force, note=f"{spec}, --reprocess")
 
 
@@ -85,6 +85,6 @@ def _past(stream: Stream) -> list[Point[Positions]]:
     """Where the stream was at which time, oldest first."""
     head = stream.chain.head()
     return [
-        Point(round(link.created_at * 1000), link.positions, f"link {link.number}")
-        for link in sound_links(stream, head.floor, head.number)
+        Point(round(snapshot.created_at * 1000), snapshot.positions, f"snapshot {snapshot.number}")
+        for snapshot in sound_snapshots(stream, head.floor, head.number)
     ]

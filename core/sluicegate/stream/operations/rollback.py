@@ -1,4 +1,4 @@
-"""Rollback: the content of an older link, as a new link. Nothing is forgotten."""
+"""Rollback: the content of an older snapshot, as a new snapshot. Nothing is forgotten."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ from sluicegate.stream.operations.base import (
     Parts,
     StreamOperation,
     Workplace,
-    link_text,
     moves,
+    snapshot_text,
     standing,
 )
-from sluicegate.stream.snapshot import Kind, Link
+from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback(StreamOperation):
-    """Go back to a link: positions, state, dedup log, watermark, counters and output."""
+    """Go back to a snapshot: positions, state, dedup log, watermark, counters and output."""
 
     name: ClassVar = "rollback"
     to: int
 
     @property
     def aim(self) -> str:
-        return f"to link {self.to}"
+        return f"to snapshot {self.to}"
 
     def plan(self, at: Workplace) -> Parts:
         stream, head = at.stream, at.stream.chain.head()
         aim = restorable(stream, head, self.to)
-        title = f"Roll {stream.name} back to {link_text(aim)}"
-        needs = (*standing(head, force=self.force), Precondition("the link's digest", aim.digest))
+        title = f"Roll {stream.name} back to {snapshot_text(aim)}"
+        needs = (
+            *standing(head, force=self.force),
+            Precondition("the snapshot's digest", aim.digest),
+        )
         if _same_content(aim, head):
             return Parts(title, needs)
         shown = not self.force
         actions = moves(head.positions, aim.positions, counted=True) if shown else []
-        actions.append(_restored("state", aim.state == head.state, f"as of {link_text(aim)}"))
+        actions.append(_restored("state", aim.state == head.state, f"as of {snapshot_text(aim)}"))
         if aim.dedup or head.dedup:
             actions.append(_restored("dedup log", aim.dedup == head.dedup, "with it"))
         told = _abandoned(stream, head, aim) if shown else [_abandoned_by_force(aim)]
@@ -54,7 +57,7 @@ class Rollback(StreamOperation):
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
-    ) -> Link | None:
+    ) -> Snapshot | None:
         base = at.applied_on
         content = {**content_of(restorable(at.stream, base, self.to)), "details": details}
         draft = OvertakingDraft(Kind.ROLLBACK, content, self.force, signature, base, None)
@@ -62,21 +65,21 @@ class Rollback(StreamOperation):
 
     @classmethod
     def inverse(cls, _stream: Stream, number: int, operation: str, *, force: bool) -> Rollback:
-        """What takes back a link of any kind: the link before it."""
+        """What takes back a snapshot of any kind: the snapshot before it."""
         return cls(to=number - 1, force=force, note=f"undo {operation}", undoes=operation)
 
 
-def _same_content(aim: Link, head: Link) -> bool:
+def _same_content(aim: Snapshot, head: Snapshot) -> bool:
     ours, theirs = content_of(aim), content_of(head)
-    return all(ours[name] == theirs[name] for name in ours if name != "lineage")
+    return all(ours[name] == theirs[name] for name in ours if name != "ancestry")
 
 
 def _restored(what: str, same: bool, detail: str) -> Action:
     return Action("keep" if same else "restore", what, "the same" if same else detail)
 
 
-def _abandoned(stream: Stream, head: Link, aim: Link) -> list[str]:
-    """What going from one link to another gives up, and what it brings back."""
+def _abandoned(stream: Stream, head: Snapshot, aim: Snapshot) -> list[str]:
+    """What going from one snapshot to another gives up, and what it brings back."""
     if aim.number == head.number:
         return []
     fork = common_ancestor(stream, head, aim)
@@ -84,14 +87,14 @@ def _abandoned(stream: Stream, head: Link, aim: Link) -> list[str]:
     lost, regained = head.sequence - since, aim.sequence - since
     told = []
     if lost:
-        start = f"link {fork.number}" if fork else "the beginning"
+        start = f"snapshot {fork.number}" if fork else "the beginning"
         told.append(
-            f"Gives up what was sealed since {start}: {units.events(lost)}. They are read again."
+            f"Gives up what was committed since {start}: {units.events(lost)}. They are read again."
         )
     if regained:
         told.append(f"Brings back {units.events(regained)} that an earlier change took away.")
     return told
 
 
-def _abandoned_by_force(aim: Link) -> str:
-    return f"Gives up whatever was sealed after {link_text(aim)}. It is read again."
+def _abandoned_by_force(aim: Snapshot) -> str:
+    return f"Gives up whatever was committed after {snapshot_text(aim)}. It is read again."

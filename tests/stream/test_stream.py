@@ -1,4 +1,4 @@
-"""The gate: who may begin, claim, seal and change a stream, and what the others are told."""
+"""The gate: who may begin, claim, commit and change a stream, and what the others are told."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from sluicegate.stream.append import (
 )
 from sluicegate.stream.chain import HEAD, Hint
 from sluicegate.stream.gc import Retention
-from sluicegate.stream.history import CannotGoBack, content_of, link_before
+from sluicegate.stream.history import CannotGoBack, content_of, snapshot_before
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.operations.reset import NeedsDedup
-from sluicegate.stream.snapshot import ChainDamaged, ChainShort, HeadDamaged, Kind, Link, key_of
+from sluicegate.stream.snapshot import ChainDamaged, ChainShort, HeadDamaged, Kind, Snapshot, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.transactions import Schedule, recover
 from sluicegate.stream.writer import Gate, WriterStopped
@@ -66,6 +66,7 @@ from tests.stream.streams import (
     begin,
     check,
     check_counted,
+    commit,
     counted_of,
     epoch_after,
     errors_of,
@@ -76,7 +77,6 @@ from tests.stream.streams import (
     offsets_of,
     opened,
     operation_of,
-    seal,
     work,
 )
 from tests.support.faults import Disk
@@ -92,7 +92,7 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def stream(root: Path) -> Stream:
-    """A stream with four epochs: links 0 genesis, 1 claim, 2 to 5 epochs."""
+    """A stream with four epochs: snapshots 0 genesis, 1 claim, 2 to 5 epochs."""
     stream = opened(root)
     begin(stream)
     work(stream, 4)
@@ -104,27 +104,34 @@ def gate(stream: Stream) -> Gate:
     return Gate(stream)
 
 
-def rebalance(stream: Stream, name: str = "other") -> Link:
+def rebalance(stream: Stream, name: str = "other") -> Snapshot:
     gate = Gate(stream)
     head = gate.head()
     blob = stream.blobs.put(name.encode())
-    link = gate.append(RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head)
-    assert link
-    return link
+    snapshot = gate.append(
+        RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head
+    )
+    assert snapshot
+    return snapshot
 
 
 def numbers(root: Path) -> list[int]:
-    return sorted(int(path.stem) for path in (root / NAME / "chain").glob("*.link"))
+    return sorted(int(path.stem) for path in (root / NAME / "chain").glob("*.snapshot"))
 
 
 class TestGenesis:
     def test_begins_at_resolved_positions_with_its_pins(self, root: Path) -> None:
-        link = Gate(opened(root)).genesis(at(7, 8), pins={"shards": 2})
-        assert (link.number, link.kind, link.generation) == (0, Kind.GENESIS, 1)
-        assert (link.parent, link.writer, link.sequence, link.epoch) == (None, None, 0, 0)
-        assert link.positions == at(7, 8)
+        snapshot = Gate(opened(root)).genesis(at(7, 8), pins={"shards": 2})
+        assert (snapshot.number, snapshot.kind, snapshot.generation) == (0, Kind.GENESIS, 1)
+        assert (snapshot.parent, snapshot.writer, snapshot.sequence, snapshot.epoch) == (
+            None,
+            None,
+            0,
+            0,
+        )
+        assert snapshot.positions == at(7, 8)
         head = opened(root).chain.head()
-        assert (head, head.digest, head.pins) == (link, link.digest, {"shards": 2})
+        assert (head, head.digest, head.pins) == (snapshot, snapshot.digest, {"shards": 2})
 
     def test_is_refused_where_a_chain_is(self, stream: Stream) -> None:
         before = stream.chain.head()
@@ -198,42 +205,42 @@ class TestClaim:
             assert f"pid {os.getpid()}" in caught.value.message
             assert "--force" in caught.value.hint
             assert numbers(root) == before
-            seal(run)
+            commit(run)
         check(gate.stream)
 
     def test_force_deposes_and_the_first_is_told_the_winner(self, root: Path, gate: Gate) -> None:
         with gate.claim() as first:
-            seal(first)
+            commit(first)
             with Gate(opened(root)).claim(app="winner", force=True) as second:
                 for _ in range(2):
                     with pytest.raises(SplitBrainCommit, match=second.id):
-                        seal(first)
+                        commit(first)
                 with pytest.raises(SplitBrainCommit, match="winner"):
                     first.refresh()
-                seal(second)
+                commit(second)
                 with pytest.raises(SplitBrainCommit, match=second.id):
-                    seal(first)
+                    commit(first)
             # Also when the winner is gone.
             with pytest.raises(SplitBrainCommit, match=second.id):
-                seal(first)
+                commit(first)
         head = check(gate.stream)
         assert head.writer == second.id
 
-    def test_a_deposed_run_cannot_seal_what_it_read_of_the_chain_anew(
+    def test_a_deposed_run_cannot_commit_what_it_read_of_the_chain_anew(
         self, root: Path, gate: Gate
     ) -> None:
         with gate.claim() as first, Gate(opened(root)).claim(force=True) as second:
             head = gate.stream.chain.head()
             with pytest.raises(SplitBrainCommit, match=second.id):
-                first.seal(epoch_after(gate, head))
+                first.commit(epoch_after(gate, head))
 
     def test_a_dead_runs_claim_is_no_obstacle(self, root: Path, gate: Gate) -> None:
         script = (
             "import os, sys\nfrom pathlib import Path\n"
-            "from tests.stream.streams import opened, seal\n"
+            "from tests.stream.streams import opened, commit\n"
             "from sluicegate.stream.writer import Gate\n"
             "with Gate(opened(Path(sys.argv[1]))).claim(run='dead') as run:\n"
-            "    seal(run)\n    print('sealed', flush=True)\n    sys.stdin.read()\n"
+            "    commit(run)\n    print('committed', flush=True)\n    sys.stdin.read()\n"
         )
         with subprocess.Popen(
             [sys.executable, "-c", script, str(root)],
@@ -243,32 +250,37 @@ class TestClaim:
             text=True,
         ) as process:
             assert process.stdout
-            assert process.stdout.readline() == "sealed\n"
+            assert process.stdout.readline() == "committed\n"
             with pytest.raises(Locked, match=f"run dead, .*pid {process.pid}"), gate.claim():
                 pass
             process.kill()
             process.wait()
             with gate.claim() as run:
-                seal(run)
-        assert [link.writer for link in _links(gate)][-4:] == ["dead", "dead", run.id, run.id]
+                commit(run)
+        assert [snapshot.writer for snapshot in _snapshots(gate)][-4:] == [
+            "dead",
+            "dead",
+            run.id,
+            run.id,
+        ]
         check(gate.stream)
 
     def test_a_run_that_is_over_can_be_taken_up_under_its_name(self, gate: Gate) -> None:
         """A cluster manager may restart a driver with the arguments of the first one."""
         with gate.claim(run="again") as first:
-            seal(first)
+            commit(first)
         with gate.claim(run="again") as second:
             for _ in range(2):
                 with pytest.raises(SplitBrainCommit, match="again"):
-                    seal(first)
+                    commit(first)
                 with pytest.raises(SplitBrainCommit, match="again"):
                     first.refresh()
-                seal(second)
+                commit(second)
         check(gate.stream)
 
     def test_a_stream_whose_state_is_lost_is_not_started(self, root: Path, gate: Gate) -> None:
-        """What a job seals on top of it would have to be given up, too."""
-        ref = gate.head().partials
+        """What a job commits on top of it would have to be given up, too."""
+        ref = gate.head().state_delta
         assert ref
         (root / NAME / ref.key).unlink()
         before = numbers(root)
@@ -289,7 +301,7 @@ class TestClaim:
 
         with pytest.raises(Locked, match="run theirs"), Gate(opened(root, Overtaken())).claim():
             pass
-        seal(entered[1])
+        commit(entered[1])
         theirs.__exit__(None, None, None)
         check(gate.stream)
 
@@ -297,7 +309,7 @@ class TestClaim:
         with gate.claim() as run:
             apply(gate.stream, "depose")
             with pytest.raises(SplitBrainCommit, match="none-"):
-                seal(run)
+                commit(run)
         go_on(gate.stream)
 
 
@@ -305,48 +317,52 @@ class TestSeal:
     def test_adds_up(self, gate: Gate) -> None:
         before = gate.head()
         with gate.claim(app="job") as run:
-            link = seal(run, watermark_ns=70)
-            assert (link.kind, link.number, link.epoch) == (Kind.EPOCH, 7, 5)
-            assert (link.writer, link.app, link.parent) == (run.id, "job", _links(gate)[-2].digest)
-            assert link.sequence == before.sequence + 2 * STEP
-            assert link.counters == {p: n + STEP for p, n in before.counters.items()}
-            assert link.lineage == ((0, 7),)
-            assert link.watermark_ns == 70
-            assert seal(run, watermark_ns=60).watermark_ns == 70, "it never goes back"
-            assert seal(run).watermark_ns == 70
-            assert seal(run, watermark_ns=80).watermark_ns == 80
+            snapshot = commit(run, watermark_ns=70)
+            assert (snapshot.kind, snapshot.number, snapshot.epoch) == (Kind.EPOCH, 7, 5)
+            assert (snapshot.writer, snapshot.app, snapshot.parent) == (
+                run.id,
+                "job",
+                _snapshots(gate)[-2].digest,
+            )
+            assert snapshot.sequence == before.sequence + 2 * STEP
+            assert snapshot.counters == {p: n + STEP for p, n in before.counters.items()}
+            assert snapshot.ancestry == ((0, 7),)
+            assert snapshot.watermark_ns == 70
+            assert commit(run, watermark_ns=60).watermark_ns == 70, "it never goes back"
+            assert commit(run).watermark_ns == 70
+            assert commit(run, watermark_ns=80).watermark_ns == 80
         check(gate.stream)
 
     def test_start_positions_must_be_the_heads(self, gate: Gate) -> None:
         with gate.claim() as run:
-            epoch = epoch_after(gate, run.link)
+            epoch = epoch_after(gate, run.snapshot)
             for start in (at(0, 0), at(12, 15), at(14, 14), Positions({})):
                 with pytest.raises(SplitBrainCommit, match="starts elsewhere"):
-                    run.seal(replace(epoch, start=start))
-            run.seal(epoch)
+                    run.commit(replace(epoch, start=start))
+            run.commit(epoch)
             with pytest.raises(SplitBrainCommit, match="starts elsewhere"):
-                run.seal(epoch)
+                run.commit(epoch)
         check(gate.stream)
 
     def test_an_epoch_never_goes_back_or_loses_a_partition(self, gate: Gate) -> None:
         """What it forgets would be read again from its beginning."""
         with gate.claim() as run:
-            epoch = epoch_after(gate, run.link)
+            epoch = epoch_after(gate, run.snapshot)
             ends = [at(11, 15), at(15, 11), at(15), Positions({}), Positions({"x": {0: 9}})]
             for end in ends:
                 with pytest.raises(UsageError, match="back"):
-                    run.seal(replace(epoch, end=end))
-            run.seal(replace(epoch, end=Positions({TOPIC: {0: 15, 1: 15, 2: 0}, "x": {0: 1}})))
+                    run.commit(replace(epoch, end=end))
+            run.commit(replace(epoch, end=Positions({TOPIC: {0: 15, 1: 15, 2: 0}, "x": {0: 1}})))
 
     def test_events_without_a_move_are_refused(self, gate: Gate) -> None:
-        """Sealed twice they would count twice, and nothing would tell."""
+        """Committed twice they would count twice, and nothing would tell."""
         with gate.claim() as run:
-            epoch = epoch_after(gate, run.link)
+            epoch = epoch_after(gate, run.snapshot)
             still = replace(epoch, end=epoch.start)
-            for each in (still, replace(still, events=0), replace(still, partials={})):
+            for each in (still, replace(still, events=0), replace(still, deltas={})):
                 with pytest.raises(UsageError, match="no position"):
-                    run.seal(each)
-            run.seal(replace(epoch, end=epoch.start, events=0, partials={}))
+                    run.commit(each)
+            run.commit(replace(epoch, end=epoch.start, events=0, deltas={}))
 
     @pytest.mark.parametrize("how", ["rollback", "reset", "repair", "import"])
     def test_stale_generation(self, root: Path, how: str) -> None:
@@ -355,67 +371,69 @@ class TestSeal:
         work(stream, 4)
         gate = Gate(stream)
         with gate.claim() as run:
-            seal(run)
+            commit(run)
             OVERTAKE[how](stream)
-            epoch = epoch_after(gate, run.link)
+            epoch = epoch_after(gate, run.snapshot)
             for _ in range(2):
                 with pytest.raises(StaleGeneration, match=how):
-                    run.seal(epoch)
+                    run.commit(epoch)
             with pytest.raises(StaleGeneration, match=how):
                 run.refresh()
             # Not by what it reads of the chain now, either: it has to start anew.
             head = gate.head()
             now = replace(epoch, start=head.positions, generation=head.generation)
             with pytest.raises(StaleGeneration, match="generation"):
-                run.seal(replace(now, end=Positions({**head.positions.by_topic, "x": {0: 1}})))
+                run.commit(replace(now, end=Positions({**head.positions.by_topic, "x": {0: 1}})))
             assert gate.head().digest == head.digest
         assert gate.head().kind is Kind(how)
 
-    def test_it_is_fenced_though_links_between_are_damaged(self, root: Path, gate: Gate) -> None:
+    def test_it_is_fenced_though_snapshots_between_are_damaged(
+        self, root: Path, gate: Gate
+    ) -> None:
         with gate.claim() as run:
             with Gate(opened(root)).claim(force=True) as other:
-                lost = [seal(other).number, seal(other).number]
+                lost = [commit(other).number, commit(other).number]
             os.truncate(root / NAME / key_of(lost[0]), 20)
             apply(gate.stream, "repair")
             with pytest.raises(SplitBrainCommit, match=other.id):
-                seal(run)
+                commit(run)
             os.truncate(root / NAME / key_of(lost[1]), 20)
             with pytest.raises(StaleGeneration, match="repair"):
-                seal(run)
+                commit(run)
 
     def test_stale_version(self, gate: Gate) -> None:
         with gate.claim() as run:
-            epoch = epoch_after(gate, run.link)
+            epoch = epoch_after(gate, run.snapshot)
             moved = rebalance(gate.stream)
             with pytest.raises(StaleVersion, match=r"version 0 .* is at 1"):
-                run.seal(epoch)
+                run.commit(epoch)
             assert run.refresh().digest == moved.digest
-            sealed = run.seal(replace(epoch, version=moved.version))
-            assert (sealed.version, sealed.assignment) == (1, moved.assignment)
+            committed = run.commit(replace(epoch, version=moved.version))
+            assert (committed.version, committed.assignment) == (1, moved.assignment)
         check(gate.stream)
 
     def test_compact_and_prune_do_not_disturb(self, gate: Gate) -> None:
         with gate.claim() as run:
-            epoch = epoch_after(gate, run.link)
+            epoch = epoch_after(gate, run.snapshot)
             assert compact(gate)
             assert gc.prune(gate, 5)
-            link = run.seal(epoch)
-            assert (link.number, link.floor) == (9, 5)
-            assert link.state.deltas == (link.partials,)
+            snapshot = run.commit(epoch)
+            assert (snapshot.number, snapshot.floor) == (9, 5)
+            assert snapshot.state.deltas == (snapshot.state_delta,)
         check(gate.stream)
 
-    def test_what_a_sweep_took_is_not_sealed(self, gate: Gate) -> None:
+    def test_what_a_sweep_took_is_not_committed(self, gate: Gate) -> None:
         with gate.claim() as run:
-            epoch = epoch_after(gate, run.link)
+            epoch = epoch_after(gate, run.snapshot)
             assert gc.sweep(gate.stream, grace=-1).blobs
             with pytest.raises(Exception, match="missing"):
-                run.seal(epoch)
-            seal(run)
+                run.commit(epoch)
+            commit(run)
         check(gate.stream)
 
     def test_a_lost_reply_is_a_success(self, root: Path, gate: Gate) -> None:
         class Lossy(Calls):
-            """The link is made, but "exists" is what comes back, as on NFS."""
+            """The snapshot is made, but "exists" is what comes back, as on NFS."""
 
             lost = 0
 
@@ -423,7 +441,7 @@ class TestSeal:
                 self, source: str, name: str, directory: int, origin: int | None = None
             ) -> None:
                 super().link(source, name, directory, origin)
-                if name.endswith(".link"):
+                if name.endswith(".snapshot"):
                     self.lost += 1
                     # Without the second name that tells LocalStorage by itself.
                     os.rename(name, name + ".x", src_dir_fd=directory, dst_dir_fd=directory)
@@ -436,10 +454,10 @@ class TestSeal:
                     raise FileExistsError(name)
 
         lossy = Lossy()
-        link = work(opened(root, lossy), 2)
+        snapshot = work(opened(root, lossy), 2)
         assert lossy.lost == 3
-        assert link.digest == gate.head().digest
-        assert link.number == 8
+        assert snapshot.digest == gate.head().digest
+        assert snapshot.number == 8
         check(gate.stream)
 
     @pytest.mark.parametrize("call", ["fsync file", "fsync directory", "link", "rename HEAD"])
@@ -452,35 +470,35 @@ class TestSeal:
 
         process = Disk(root).process(fail)
         with Gate(opened(root, process)).claim() as run:
-            epochs = [epoch_after(run._gate, run.link)]
+            epochs = [epoch_after(run._gate, run.snapshot)]
             broken = True
             with pytest.raises(StorageFailed):
-                run.seal(epochs[0])
+                run.commit(epochs[0])
             broken = False
-            # Whatever it is: even if it were sealed, this run does not know.
+            # Whatever it is: even if it were committed, this run does not know.
             for epoch in epochs:
                 with pytest.raises(WriterStopped):
-                    run.seal(epoch)
+                    run.commit(epoch)
         head = check(gate.stream)
         assert head.epoch in (4, 5)
         go_on(gate.stream)
         check(gate.stream)
 
-    def test_an_interrupted_seal_stops_the_writer_too(self, root: Path, gate: Gate) -> None:
-        """Ctrl-C may come after the link was made."""
-        sealing = False
+    def test_an_interrupted_commit_stops_the_writer_too(self, root: Path, gate: Gate) -> None:
+        """Ctrl-C may come after the snapshot was made."""
+        committing = False
 
         def interrupt(_number: int, made: str) -> None:
-            if sealing and made == "rename HEAD":
+            if committing and made == "rename HEAD":
                 raise KeyboardInterrupt
 
         with Gate(opened(root, Disk(root).process(interrupt))).claim() as run:
-            epoch = epoch_after(gate, run.link)
-            sealing = True
+            epoch = epoch_after(gate, run.snapshot)
+            committing = True
             with pytest.raises(KeyboardInterrupt):
-                run.seal(epoch)
+                run.commit(epoch)
             with pytest.raises(WriterStopped):
-                run.seal(epoch)
+                run.commit(epoch)
         assert check(gate.stream).epoch == 5
 
     def test_created_at_never_goes_back(self, gate: Gate, monkeypatch: Any) -> None:
@@ -488,20 +506,20 @@ class TestSeal:
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda: future)
             work(gate.stream, 1)
-        links = [work(gate.stream, 1), rebalance(gate.stream)]
+        snapshots = [work(gate.stream, 1), rebalance(gate.stream)]
         apply(gate.stream, "rollback", to=3)
-        assert [link.created_at for link in (*links, gate.head())] == [future] * 3
+        assert [snapshot.created_at for snapshot in (*snapshots, gate.head())] == [future] * 3
         check(gate.stream)
 
     def test_empty_epochs_of_an_old_run_are_refused_too(self, root: Path, gate: Gate) -> None:
         with gate.claim() as first, Gate(opened(root)).claim(force=True):
-            epoch = epoch_after(gate, first.link)
+            epoch = epoch_after(gate, first.snapshot)
             with pytest.raises(SplitBrainCommit):
-                first.seal(replace(epoch, end=epoch.start, events=0, partials={}))
+                first.commit(replace(epoch, end=epoch.start, events=0, deltas={}))
 
 
 def _repair(stream: Stream) -> None:
-    """Of an older link, whose damage costs nothing but going back to it."""
+    """Of an older snapshot, whose damage costs nothing but going back to it."""
     os.truncate(Path(stream.uri) / key_of(2), 10)
     apply(stream, "repair")
 
@@ -522,7 +540,7 @@ OVERTAKE: dict[str, Callable[[Stream], object]] = {
 }
 
 
-def _links(gate: Gate) -> list[Link]:
+def _snapshots(gate: Gate) -> list[Snapshot]:
     head = gate.stream.chain.head()
     return [gate.stream.chain.read(n) for n in range(head.floor, head.number + 1)]
 
@@ -536,7 +554,7 @@ class TestIntervening:
         gc.prune(Gate(stream), stream.chain.head().number)
         work(stream, 0)
 
-    def draft(self, base: Link, *, force: bool) -> OvertakingDraft:
+    def draft(self, base: Snapshot, *, force: bool) -> OvertakingDraft:
         return OvertakingDraft(Kind.ROLLBACK, content_of(base), force, Signature(), base)
 
     @pytest.mark.parametrize("force", [False, True])
@@ -556,9 +574,9 @@ class TestIntervening:
         gc.prune(gate, stream.chain.head().number)
         with pytest.raises(Locked):
             gate.append(self.draft(base, force=False), base)
-        link = gate.append(self.draft(base, force=True), base)
-        assert link
-        assert link.positions == base.positions
+        snapshot = gate.append(self.draft(base, force=True), base)
+        assert snapshot
+        assert snapshot.positions == base.positions
         check(stream)
 
     def test_an_epoch_is_refused_after_a_pruned_claim(self, stream: Stream, gate: Gate) -> None:
@@ -566,14 +584,14 @@ class TestIntervening:
             self.overtaken(stream, lambda: apply(stream, "depose"))
             gc.prune(gate, stream.chain.head().number)
             # Nothing else moved the stream: only its writer is another one.
-            assert stream.chain.head().positions == run.link.positions
+            assert stream.chain.head().positions == run.snapshot.positions
             with pytest.raises(SplitBrainCommit, match="none-"):
-                seal(run)
+                commit(run)
 
 
 class TestHead:
     def test_is_never_left_behind_by_a_slow_writer(self, root: Path, gate: Gate) -> None:
-        """A writer that sleeps between its link and its hint wakes up after later ones."""
+        """A writer that sleeps between its snapshot and its hint wakes up after later ones."""
 
         class Slow(Calls):
             slept = False
@@ -593,7 +611,7 @@ class TestHead:
     def test_a_hint_left_behind_by_a_killed_writer_is_no_damage_after_a_prune(
         self, root: Path, gate: Gate
     ) -> None:
-        """The link that it names must not be removed while it names it."""
+        """The snapshot that it names must not be removed while it names it."""
         storage = gate.stream.storage
         hints.write_hint(storage, HEAD, Hint.of(gate.stream.chain.read(2)))
         gc.prune(gate, 4)
@@ -605,18 +623,18 @@ class TestHead:
         go_on(gate.stream)
         check(gate.stream)
 
-    def test_a_sweep_does_not_remove_the_link_that_the_hint_names(
+    def test_a_sweep_does_not_remove_the_snapshot_that_the_hint_names(
         self, root: Path, gate: Gate
     ) -> None:
         head = gate.head()
         gate.append(PruneDraft(4, Signature(), {}), head)
-        # As by a writer of link 2 that was killed after this.
+        # As by a writer of snapshot 2 that was killed after this.
         hints.write_hint(gate.stream.storage, HEAD, Hint.of(gate.stream.chain.read(2)))
         gc.sweep(gate.stream)
         assert numbers(root) == [4, 5, 6]
         assert gate.head().number == 6
 
-    def test_opening_a_chain_does_not_take_later_links_for_a_lost_backup(
+    def test_opening_a_chain_does_not_take_later_snapshots_for_a_lost_backup(
         self, root: Path, gate: Gate
     ) -> None:
         """Somebody appends between the look at the chain and the look at the home."""
@@ -679,7 +697,7 @@ class TestRecovery:
     def test_gives_the_last_included_sequence(self, stream: Stream) -> None:
         found = recover(stream)
         assert (found.sequence, found.resume_at) == (4 * 2 * STEP, 4 * 2 * STEP + 1)
-        assert (found.positions, found.link) == (at(12, 12), 5)
+        assert (found.positions, found.snapshot) == (at(12, 12), 5)
         apply(stream, "rollback", to=3)
         assert recover(stream).sequence == 2 * 2 * STEP
         assert recover(stream).positions == at(6, 6)
@@ -731,16 +749,16 @@ class TestRetention:
                 rebalance(stream)
         head = stream.chain.head()
         now = start + 5 * 3600
-        # Links 6 to 10 are of hours 1 to 5; of exactly the age is young enough.
+        # Snapshots 6 to 10 are of hours 1 to 5; of exactly the age is young enough.
         floors = [Retention(1, h * 3600).floor(stream, head, now) for h in (0.5, 1, 2, 2.5, 4)]
         assert floors == [10, 9, 8, 8, 6]
         assert Retention(4, 3600).floor(stream, head, now) == 7, "whichever keeps more"
         assert Retention(1, 1e9).floor(stream, head, now) == 0
 
     def test_prune_is_strictly_less(self, root: Path, gate: Gate) -> None:
-        link = gc.prune(gate, 3)
-        assert link
-        assert (link.floor, link.kind) == (3, Kind.PRUNE)
+        snapshot = gc.prune(gate, 3)
+        assert snapshot
+        assert (snapshot.floor, snapshot.kind) == (3, Kind.PRUNE)
         assert numbers(root) == [3, 4, 5, 6]
         assert gc.prune(gate, 3) is None
         assert gc.prune(gate, 1) is None
@@ -752,7 +770,7 @@ class TestRetention:
         go_on(gate.stream)
         check(gate.stream)
 
-    def test_blobs_of_kept_links_stay_whatever_the_grace(self, gate: Gate) -> None:
+    def test_blobs_of_kept_snapshots_stay_whatever_the_grace(self, gate: Gate) -> None:
         work(gate.stream, 40)
         compact(gate)
         gc.prune(gate, 20, grace=-1)
@@ -835,14 +853,14 @@ def test_streams_are_isolated(root: Path) -> None:
     second = Stream(LocalStorage(root / "other"), home, "other")
     begin(second)
     with Gate(first).claim() as one, Gate(second).claim() as two:
-        seal(one)
-        seal(two)
-        seal(two)
+        commit(one)
+        commit(two)
+        commit(two)
         apply(second, "rollback", to=2, force=True)
         gc.prune(Gate(second), 3, grace=-1)
-        seal(one)
+        commit(one)
         with pytest.raises(StaleGeneration):
-            seal(two)
+            commit(two)
     assert offsets_of(check(first)) == {0: 2 * STEP, 1: 2 * STEP}
     assert offsets_of(check(second)) == {0: STEP, 1: STEP}
     assert first.chain.head().stream_id != second.chain.head().stream_id
@@ -916,14 +934,14 @@ class TestJournal:
         self, stream: Stream, journal: StreamJournal
     ) -> None:
         with Gate(stream).claim() as run:
-            seal(run, watermark_ns=99)
+            commit(run, watermark_ns=99)
         aim = stream.chain.read(3)
         entry = apply(stream, "rollback", to=3)
         head = check(stream)
         assert entry.id == f"{NAME}@{head.number}"
         assert (head.number, head.generation, head.epoch) == (8, 2, 5)
-        assert content_of(head) | {"lineage": 0} == content_of(aim) | {"lineage": 0}
-        assert head.lineage == ((0, 3), (8, 8))
+        assert content_of(head) | {"ancestry": 0} == content_of(aim) | {"ancestry": 0}
+        assert head.ancestry == ((0, 3), (8, 8))
         assert head.includes(3)
         assert not head.includes(4)
         assert head.watermark_ns is None
@@ -938,7 +956,7 @@ class TestJournal:
         self, stream: Stream, journal: StreamJournal, to: int
     ) -> None:
         gc.prune(Gate(stream), 2)
-        with pytest.raises(CannotGoBack, match=f"link {to}" if to != 6 else "link 6|"):
+        with pytest.raises(CannotGoBack, match=f"snapshot {to}" if to != 6 else "snapshot 6|"):
             self.plan(journal, "rollback", to=to if to != 6 else 7)
 
     def test_a_living_job_refuses_it_and_force_wins(
@@ -953,20 +971,20 @@ class TestJournal:
             assert stream.chain.head().generation == 1
             apply(stream, "rollback", to=3, force=True)
             with pytest.raises(StaleGeneration):
-                seal(run)
+                commit(run)
         check(stream)
 
-    def test_a_plan_that_is_forced_still_applies_while_a_job_seals(
+    def test_a_plan_that_is_forced_still_applies_while_a_job_commits(
         self, stream: Stream, journal: StreamJournal
     ) -> None:
         with Gate(stream).claim() as run:
             plan = self.plan(journal, "rollback", to=3, force=True)
             for _ in range(3):
-                seal(run)
+                commit(run)
                 journal.preflight(plan)
             journal.apply(plan, APPROVAL)
             with pytest.raises(StaleGeneration):
-                seal(run)
+                commit(run)
         assert offsets_of(check(stream)) == {0: 6, 1: 6}
 
     @pytest.mark.parametrize(
@@ -1029,8 +1047,8 @@ class TestJournal:
         assert "Gives up" not in " ".join(plan.consequences)
         entry = journal.apply(plan, APPROVAL)
         head = check(stream)
-        assert content_of(head) | {"lineage": 0} == content_of(before) | {"lineage": 0}
-        assert (head.generation, head.lineage) == (3, ((0, 5), (7, 7)))
+        assert content_of(head) | {"ancestry": 0} == content_of(before) | {"ancestry": 0}
+        assert (head.generation, head.ancestry) == (3, ((0, 5), (7, 7)))
         undone = [each for each in journal.history() if each.id == f"{NAME}@6"]
         assert [each.undo for each in undone] == [f"undone by {entry.id}"]
         with pytest.raises(NotFound, match="all changes are undone"):
@@ -1041,7 +1059,7 @@ class TestJournal:
         work(stream, 1)
         plan = journal.plan_undo(f"{NAME}@6")
         told = " ".join(plan.consequences)
-        assert "Gives up what was sealed since link 3: 6 events" in told
+        assert "Gives up what was committed since snapshot 3: 6 events" in told
         assert "Brings back 12 events" in told
         journal.apply(plan, APPROVAL)
         assert offsets_of(check(stream)) == {0: 12, 1: 12}
@@ -1073,14 +1091,14 @@ class TestJournal:
             act()
         check(stream)
 
-    def test_a_saved_forced_plan_holds_while_a_job_seals(
+    def test_a_saved_forced_plan_holds_while_a_job_commits(
         self, root: Path, stream: Stream, journal: StreamJournal
     ) -> None:
         with Gate(stream).claim() as run:
             place = str(root.parent / "plan.json")
             plan = self.plan(journal, "rollback", to=3, force=True)
             saved_plan.save(plan, place, "a test", 3600)
-            seal(run)
+            commit(run)
             reviewed = review(journal, saved_plan.load(place))
             assert isinstance(reviewed, Plan)
             journal.apply(reviewed, APPROVAL)
@@ -1098,15 +1116,19 @@ class TestJournal:
 
 
 class TestCompact:
-    def test_keeps_the_state_and_what_was_sealed_since(self, gate: Gate) -> None:
+    def test_keeps_the_state_and_what_was_committed_since(self, gate: Gate) -> None:
         base = gate.head()
         work(gate.stream, 2)
-        link = compact(gate)
-        assert link
-        assert (link.kind, link.state.deltas, link.positions) == (Kind.COMPACT, (), at(18, 18))
-        assert link.partials is None
+        snapshot = compact(gate)
+        assert snapshot
+        assert (snapshot.kind, snapshot.state.deltas, snapshot.positions) == (
+            Kind.COMPACT,
+            (),
+            at(18, 18),
+        )
+        assert snapshot.state_delta is None
         assert compact(gate) is None
-        assert base.generation == link.generation
+        assert base.generation == snapshot.generation
         check(gate.stream)
 
     def test_drops_when_its_inputs_are_gone(self, gate: Gate) -> None:
@@ -1130,5 +1152,5 @@ def test_reprocessing_after_a_replay_takes_back_what_was_counted(tmp_path: Path)
     apply(stream, "reset", positions=at(0, 0))
     head = work(stream, 4)
     assert head.sequence == counted, "all of it was seen before"
-    found = stream.chain.read(link_before(stream, head, at(6, 6)))
+    found = stream.chain.read(snapshot_before(stream, head, at(6, 6)))
     assert (offsets_of(found), found.sequence) == ({0: 6, 1: 6}, 12)

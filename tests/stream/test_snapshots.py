@@ -20,14 +20,14 @@ from sluicegate.errors import Corrupt, UnsupportedFormat
 from sluicegate.positions import Position, Positions
 from sluicegate.process import Who
 from sluicegate.state import delta, manifest
-from sluicegate.state.delta import Merge, PartialInvalid
+from sluicegate.state.delta import DeltaInvalid, Merge
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
 from sluicegate.stream import chain as hints
-from sluicegate.stream import snapshot as links
+from sluicegate.stream import snapshot as snapshots
 from sluicegate.stream.chain import HEAD, Hint, read_hint, write_hint
 from sluicegate.stream.journal import StreamJournal
-from sluicegate.stream.snapshot import HeadDamaged, Kind, Link, LinkDamaged, Manifest
+from sluicegate.stream.snapshot import HeadDamaged, Kind, Manifest, Snapshot, SnapshotDamaged
 from sluicegate.stream.verify import verify
 from sluicegate.stream.writer import Gate
 from tests.stream import streams
@@ -36,7 +36,7 @@ counts = st.integers(0, 2**64 - 1)
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 refs = st.builds(Ref, digests, st.integers(0, 2**63))
 manifests = st.builds(
-    Manifest, st.none() | refs, st.lists(refs, max_size=links.MAX_DELTAS).map(tuple)
+    Manifest, st.none() | refs, st.lists(refs, max_size=snapshots.MAX_DELTAS).map(tuple)
 )
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -69,12 +69,15 @@ people = st.builds(
 )
 
 
-def lineage_of(edges: list[int]) -> tuple[tuple[int, int], ...]:
+nonces = st.binary(min_size=16, max_size=16).map(bytes.hex)
+
+
+def ancestry_of(edges: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(*[iter(sorted(edges))] * 2, strict=True))
 
 
-any_link = st.builds(
-    Link,
+any_snapshot = st.builds(
+    Snapshot,
     stream=st.text(),
     stream_id=st.text(),
     number=counts,
@@ -82,7 +85,7 @@ any_link = st.builds(
     parent=st.none() | digests,
     generation=counts,
     writer=st.none() | st.text(),
-    nonce=st.binary(min_size=16, max_size=16).map(bytes.hex),
+    nonce=nonces,
     by=people,
     created_at=st.floats(allow_nan=False, allow_infinity=False),
     app=st.none() | st.text(),
@@ -95,10 +98,15 @@ any_link = st.builds(
     version=counts,
     floor=counts,
     changed=st.none() | counts,
-    lineage=st.lists(counts, max_size=8).map(lambda e: lineage_of(e[: len(e) // 2 * 2])),
+    ancestry=st.lists(counts, max_size=8).map(lambda e: ancestry_of(e[: len(e) // 2 * 2])),
     state=manifests,
     dedup=manifests,
-    partials=st.none() | refs,
+    state_delta=st.none() | refs,
+    topics=st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
+    window=manifests,
+    packs=st.lists(refs, max_size=3).map(tuple),
+    hooks=maps,
+    disowned=st.lists(st.tuples(counts, nonces), max_size=3).map(tuple),
     assignment=st.none() | refs,
     operators=st.none() | refs,
     pins=maps,
@@ -106,9 +114,9 @@ any_link = st.builds(
 )
 
 
-def a_link(**changes: Any) -> Link:
+def a_snapshot(**changes: Any) -> Snapshot:
     ref = Ref(digest_of(b"content"), 7)
-    made = Link(
+    made = Snapshot(
         stream="clicks",
         stream_id="3f0c",
         number=7,
@@ -122,15 +130,15 @@ def a_link(**changes: Any) -> Link:
         positions=Positions({"events": {0: 12, 1: 9}}),
         counters={"0": 12},
         floor=2,
-        lineage=((2, 4), (6, 7)),
+        ancestry=((2, 4), (6, 7)),
         state=Manifest(ref, (ref,)),
         details={"summary": "seven"},
     )
     return replace(made, **changes)
 
 
-def fields_of(link: Link) -> dict[str, Any]:
-    fields = codec.decode(links.FORMAT, links.encode(link), "here")
+def fields_of(snapshot: Snapshot) -> dict[str, Any]:
+    fields = codec.decode(snapshots.FORMAT, snapshots.encode(snapshot), "here")
     assert isinstance(fields, dict)
     return fields
 
@@ -141,13 +149,13 @@ def storage() -> Iterator[LocalStorage]:
         yield LocalStorage(root)
 
 
-@given(any_link)
-def test_what_goes_in_comes_out(link: Link) -> None:
-    data = links.encode(link)
-    read = links.decode(data, "here")
-    assert read == link
-    assert read.digest == links.digest_of(data)
-    assert links.encode(read) == data
+@given(any_snapshot)
+def test_what_goes_in_comes_out(snapshot: Snapshot) -> None:
+    data = snapshots.encode(snapshot)
+    read = snapshots.decode(data, "here")
+    assert read == snapshot
+    assert read.digest == snapshots.digest_of(data)
+    assert snapshots.encode(read) == data
 
 
 def backwards(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,18 +163,18 @@ def backwards(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @settings(max_examples=50)
-@given(any_link)
-def test_equal_links_have_equal_bytes(link: Link) -> None:
+@given(any_snapshot)
+def test_equal_snapshots_have_equal_bytes(snapshot: Snapshot) -> None:
     turned = replace(
-        link,
-        counters=backwards(link.counters),
-        pins=backwards(link.pins),
-        details=backwards(link.details),
-        positions=Positions.of(reversed(list(link.positions))),
+        snapshot,
+        counters=backwards(snapshot.counters),
+        pins=backwards(snapshot.pins),
+        details=backwards(snapshot.details),
+        positions=Positions.of(reversed(list(snapshot.positions))),
         digest="of another file",
     )
-    assert turned == link
-    assert links.encode(turned) == links.encode(link)
+    assert turned == snapshot
+    assert snapshots.encode(turned) == snapshots.encode(snapshot)
 
 
 small = st.integers(0, 2**63 - 1)
@@ -202,14 +210,14 @@ def damaged(data: bytes) -> Iterator[bytes]:
     yield data + b"\0"
 
 
-def test_a_damaged_link_is_told() -> None:
-    for data in damaged(links.encode(a_link())):
-        with pytest.raises(LinkDamaged):
-            links.decode(data, "here")
+def test_a_damaged_snapshot_is_told() -> None:
+    for data in damaged(snapshots.encode(a_snapshot())):
+        with pytest.raises(SnapshotDamaged):
+            snapshots.decode(data, "here")
 
 
 def test_a_damaged_hint_is_told(storage: LocalStorage) -> None:
-    write_hint(storage, HEAD, Hint.of(replace(a_link(), digest=digest_of(b"link"))))
+    write_hint(storage, HEAD, Hint.of(replace(a_snapshot(), digest=digest_of(b"snapshot"))))
     path = storage.local_path(HEAD)
     assert path
     for data in damaged(path.read_bytes()):
@@ -231,7 +239,7 @@ def blob() -> bytes:
     return delta.encode(delta.table(["a", "b"], {"n": [1, 2]}, {"n": Merge.SUM}))
 
 
-def test_a_damaged_partial_is_told(storage: LocalStorage, blob: bytes) -> None:
+def test_a_damaged_delta_is_told(storage: LocalStorage, blob: bytes) -> None:
     blobs = Blobs(storage)
     ref = blobs.put(blob)
     path = storage.local_path(ref.key)
@@ -242,11 +250,11 @@ def test_a_damaged_partial_is_told(storage: LocalStorage, blob: bytes) -> None:
             manifest.contents(blobs, [ref])
 
 
-def test_bytes_that_are_no_partial_are_told(blob: bytes) -> None:
+def test_bytes_that_are_no_delta_are_told(blob: bytes) -> None:
     """Without the digest not every flip shows, but none ends in a traceback."""
     every = 1 if os.environ.get("SG_LAB") == "all" else 5
     for data in [*damaged(blob)][::every]:
-        with suppress(PartialInvalid):
+        with suppress(DeltaInvalid):
             delta.merge([delta.decode(data, "here")])
 
 
@@ -289,21 +297,21 @@ HOSTILE: list[dict[str, Any]] = [
     {"version": False},
     {"floor": "0"},
     {"changed": -1},
-    {"lineage": [[4, 2]]},
-    {"lineage": [[6, 7], [2, 4]]},
-    {"lineage": [[1, 2, 3]]},
-    {"lineage": 7},
-    {"lineage": ["ab"]},
+    {"ancestry": [[4, 2]]},
+    {"ancestry": [[6, 7], [2, 4]]},
+    {"ancestry": [[1, 2, 3]]},
+    {"ancestry": 7},
+    {"ancestry": ["ab"]},
     {"state": None},
     {"state": [None]},
-    {"state": [None, [REF] * (links.MAX_DELTAS + 1)]},
+    {"state": [None, [REF] * (snapshots.MAX_DELTAS + 1)]},
     {"state": [["00", 7], []]},
     {"state": [None, {"0": REF}]},
     {"dedup": [REF, [None]]},
     {"dedup": "ab"},
-    {"partials": [DIGEST.upper(), 7]},
-    {"partials": [DIGEST, -7]},
-    {"partials": {}},
+    {"deltas": [DIGEST.upper(), 7]},
+    {"deltas": [DIGEST, -7]},
+    {"deltas": {}},
     {"assignment": "none"},
     {"operators": [DIGEST]},
     {"pins": []},
@@ -317,30 +325,30 @@ def shown(changes: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("changes", HOSTILE, ids=shown)
-def test_hostile_links_are_refused(changes: dict[str, Any]) -> None:
-    data = codec.encode(links.FORMAT, fields_of(a_link()) | changes)
-    with pytest.raises(LinkDamaged):
-        links.decode(data, "here")
+def test_hostile_snapshots_are_refused(changes: dict[str, Any]) -> None:
+    data = codec.encode(snapshots.FORMAT, fields_of(a_snapshot()) | changes)
+    with pytest.raises(SnapshotDamaged):
+        snapshots.decode(data, "here")
 
 
 @pytest.mark.parametrize("changes", [{"positions": None}, {"positions": []}, {"counters": []}])
 def test_lists_where_maps_belong(changes: dict[str, Any]) -> None:
-    test_hostile_links_are_refused(changes)
+    test_hostile_snapshots_are_refused(changes)
 
 
-@pytest.mark.parametrize("body", [None, 7, [], {}, "link"], ids=repr)
-def test_bodies_that_are_no_link(body: Any) -> None:
-    with pytest.raises(LinkDamaged):
-        links.decode(codec.encode(links.FORMAT, body), "here")
+@pytest.mark.parametrize("body", [None, 7, [], {}, "snapshot"], ids=repr)
+def test_bodies_that_are_no_snapshot(body: Any) -> None:
+    with pytest.raises(SnapshotDamaged):
+        snapshots.decode(codec.encode(snapshots.FORMAT, body), "here")
 
 
-@pytest.mark.parametrize("name", sorted(fields_of(a_link())))
-def test_a_link_without_a_field(name: str) -> None:
-    fields = fields_of(a_link())
+@pytest.mark.parametrize("name", sorted(fields_of(a_snapshot())))
+def test_a_snapshot_without_a_field(name: str) -> None:
+    fields = fields_of(a_snapshot())
     del fields[name]
     for hostile in (fields, fields | {"unknown": 1}):
-        with pytest.raises(LinkDamaged):
-            links.decode(codec.encode(links.FORMAT, hostile), "here")
+        with pytest.raises(SnapshotDamaged):
+            snapshots.decode(codec.encode(snapshots.FORMAT, hostile), "here")
 
 
 HOSTILE_HINTS: list[dict[str, Any]] = [
@@ -364,7 +372,7 @@ HOSTILE_HINTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", HOSTILE_HINTS, ids=shown)
 def test_hostile_hints_are_refused(storage: LocalStorage, changes: dict[str, Any]) -> None:
-    good = asdict(Hint.of(replace(a_link(), digest=digest_of(b"link"))))
+    good = asdict(Hint.of(replace(a_snapshot(), digest=digest_of(b"snapshot"))))
     for fields in (good | changes, {k: v for k, v in good.items() if k not in changes}):
         if fields == good:
             continue
@@ -392,7 +400,7 @@ def newer(fmt: codec.Format, body: Any) -> bytes:
 
 def test_a_newer_format_is_not_taken_for_damage(storage: LocalStorage) -> None:
     with pytest.raises(UnsupportedFormat):
-        links.decode(newer(links.FORMAT, fields_of(a_link())), "here")
+        snapshots.decode(newer(snapshots.FORMAT, fields_of(a_snapshot())), "here")
     with pytest.raises(UnsupportedFormat):
         manifest.decode(newer(manifest.FORMAT, {}), "here")
     storage.replace(HEAD, newer(hints.FORMAT, {}))
@@ -405,8 +413,8 @@ def test_what_a_newer_release_wrote_is_left_alone(tmp_path: Path, which: str) ->
     stream = streams.made(tmp_path / "home", epochs=3)
     root, head = tmp_path / "home" / streams.NAME, stream.chain.head()
     key, fmt = {
-        "newest": (links.key_of(head.number), links.FORMAT),
-        "older": (links.key_of(head.number - 2), links.FORMAT),
+        "newest": (snapshots.key_of(head.number), snapshots.FORMAT),
+        "older": (snapshots.key_of(head.number - 2), snapshots.FORMAT),
         "HEAD": (HEAD, hints.FORMAT),
     }[which]
     data = newer(fmt, {})
