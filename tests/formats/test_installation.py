@@ -1,27 +1,50 @@
 """A home with streams, an offset store, producers, logs and saved plans, as f37eb7e left them.
 
-Later releases open them, show what was there, and continue it. A change that was interrupted has
-happened or not, and is done again or undone.
+Later releases open stores, producers, logs and plans, and continue them. A change that was
+interrupted has happened or not, and is done again or undone. The streams are of format 1, which
+is refused by name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.drive import Driver
+from tests.drive import Done, Driver
 from tests.formats import library
 from tests.formats.archive import opened
 
 ARCHIVE = opened("installation")
-STREAMS = {"clicks": 100, "views": 70, "visits": 50}
-APPLIED = {"clicks": 190, "views": 130, "visits": 94}
-KINDS = ["compact", "compact", "claim", "rollback", "rollback", "claim", "reset", "claim"]
+STREAMS = ("clicks", "views", "visits")
+UNSUPPORTED = 14
+# Of a stream; `--yes` and `--dry-run` make sure that none of them asks.
+COMMANDS = (
+    "checkpoint inspect clicks",
+    "checkpoint list clicks",
+    "checkpoint verify clicks --read-data",
+    "checkpoint verify home/clicks",
+    "checkpoint rollback clicks --to 6 --yes",
+    "checkpoint repair clicks --yes",
+    "checkpoint prune clicks --keep 2 --yes",
+    "offsets show clicks",
+    "offsets reset clicks --shift-by -10 --skip-seen --yes",
+    "history clicks",
+    "undo clicks --yes",
+    "audit clicks",
+    "dedup stats clicks",
+    "dedup compact clicks --yes",
+    "state query clicks",
+    "shards show clicks",
+    "locks break clicks --yes",
+    "submit clicks --dry-run",
+    "apply plans/stream.json --yes",
+    "init --dry-run",
+)
 DRIFTED = 5
+CORRUPT = 12
 
 
 class Installation:
@@ -30,17 +53,15 @@ class Installation:
     def __init__(self, run: Driver, root: Path) -> None:
         self._run, self.root = run, root
 
+    def run(self, *words: str) -> Done:
+        """What a command did."""
+        return self._run(*words, "--json", cwd=self.root)
+
     def __call__(self, *words: str, code: int = 0) -> dict[str, Any]:
         """The document of a command that must end with this code."""
-        done = self._run(*words, "--json", cwd=self.root)
+        done = self.run(*words)
         assert done.code == code, (words, done.stdout, done.stderr)
         return done.document if done.stdout else done.error
-
-    def offset(self, stream: str) -> set[int]:
-        """Where the partitions of a stream are."""
-        positions = self("offsets", "show", stream)["positions"]["log"]
-        assert positions.keys() == {"0", "1"}
-        return set(positions.values())
 
     def consumer(self, name: str) -> tuple[int, dict[int, int]]:
         """The newest commit of a consumer: its sequence and positions."""
@@ -52,108 +73,52 @@ class Installation:
         entries: list[dict[str, Any]] = self("history", *target)["entries"]
         return entries
 
-    def state(self, stream: str) -> dict[str, tuple[int, int]]:
-        """Key → how many events were applied, and what was spent."""
-        keys = self("state", "query", stream, "--limit", "0")["keys"]
-        return {each["key"]: (each["values"]["n"], each["values"]["spent"]) for each in keys}
-
 
 @pytest.fixture
 def here(run: Driver, place: Path) -> Installation:
     return Installation(run, ARCHIVE.unpack("installation", place / "installation"))
 
 
-def events(log: Path, end: int) -> Iterator[dict[str, Any]]:
-    """The first `end` records of every partition, each event once."""
-    for partition in range(2):
-        lines = (json.loads(line) for line in _readable(log, partition)[:end])
-        yield from {each["seq"]: each for each in lines if "user" in each}.values()
-
-
-def _readable(log: Path, partition: int) -> list[bytes]:
-    segments = sorted((log / f"partition-{partition}").glob("*.jsonl"))
-    lines = [line for path in segments for line in path.read_bytes().splitlines()]
-    return [line if line.startswith(b"{") else b"{}" for line in lines]
-
-
-def counted(log: Path, end: int) -> dict[str, tuple[int, int]]:
-    """What a stream that has read so far must have in its state."""
-    state: dict[str, tuple[int, int]] = {}
-    for event in events(log, end):
-        n, spent = state.get(event["user"], (0, 0))
-        state[event["user"]] = (n + 1, spent + event["price"])
-    return state
-
-
 class TestStreams:
-    @pytest.mark.parametrize("stream", STREAMS)
-    def test_what_it_holds(self, here: Installation, stream: str) -> None:
-        assert here.offset(stream) == {STREAMS[stream]}
-        found = here("checkpoint", "verify", stream, "--read-data")
-        assert [each for each in found["findings"] if each["severity"] != "note"] == []
-        inspected = here("checkpoint", "inspect", stream)
-        assert inspected["sequence"] == inspected["counters"]["applied"] == APPLIED[stream]
-        counters = inspected["counters"]
-        assert counters["read"] == sum(counters[n] for n in ("applied", "duplicates", "rejected"))
-        assert here.state(stream) == counted(here.root / "log", STREAMS[stream])
-        found = here("audit", stream)["findings"]
-        assert [each for each in found if each["severity"] == "error"] == []
+    """Streams of format 1 are refused by name, and nothing touches them."""
 
-    def test_its_history_and_every_older_snapshot(self, here: Installation) -> None:
-        entries = here.history("clicks")
-        assert [each["kind"] for each in entries][: len(KINDS)] == KINDS
-        by_id = {each["id"]: each for each in entries}
-        assert by_id["clicks@10"]["undo"] == "undone by clicks@11"
-        assert by_id["clicks@10"]["reason"] == "bad deploy"
-        assert by_id["clicks@7"]["reason"] == "gaps"
-        wanted = {2: 20, 3: 40, 6: 60, 7: 45, 9: 80, 10: 40, 11: 80, 13: 100, 15: 100}
-        for number, offset in wanted.items():
-            shown = here("checkpoint", "inspect", "clicks", "--link", str(number))
-            assert set(shown["positions"]["log"].values()) == {offset}, number
+    @pytest.mark.parametrize("words", COMMANDS)
+    def test_refused(self, here: Installation, words: str) -> None:
+        before = files(here.root)
+        error = here(*words.split(), code=UNSUPPORTED)
+        assert "format version 1" in error["message"]
+        assert "use that release" in error["hint"]
+        assert files(here.root) == before
 
-    def test_a_rollback_and_its_undo_continue_the_chain(self, here: Installation) -> None:
-        before = here.state("clicks")
-        here("checkpoint", "rollback", "clicks", "--to", "6", "--yes")
-        assert here.offset("clicks") == {60}
-        assert here.state("clicks") == counted(here.root / "log", 60)
-        here("undo", "clicks", "--yes")
-        assert here.offset("clicks") == {100}
-        assert here.state("clicks") == before
-        found = here("checkpoint", "verify", "clicks", "--read-data")
-        assert [each for each in found["findings"] if each["severity"] != "note"] == []
-        assert here("checkpoint", "inspect", "clicks")["link"] == 17
+    @pytest.mark.parametrize("head", ["missing", "damaged"])
+    @pytest.mark.parametrize("words", COMMANDS)
+    def test_refused_without_its_head(self, here: Installation, words: str, head: str) -> None:
+        """However damaged it is, it does not look like an empty stream that may begin again."""
+        path = here.root / "home" / "clicks" / "HEAD"
+        path.unlink() if head == "missing" else path.write_bytes(b"?")
+        before = files(here.root)
+        done = here.run(*words.split())
+        assert done.code in (UNSUPPORTED, CORRUPT)
+        assert files(here.root) == before
 
-    def test_an_older_operation_is_undone_by_name(self, here: Installation) -> None:
-        here("undo", "clicks", "--op", "clicks@4", "--yes")
-        assert here("shards", "show", "clicks")["owners"] == [None] * 4
+    def test_status_names_each(self, here: Installation) -> None:
+        found = here("status", code=3)
+        states = {each["target"]: each["state"] for each in found["targets"]}
+        assert states == dict.fromkeys(STREAMS, "error") | {"billing": "ok", "orders": "ok"}
+        details = [each["detail"] for each in found["findings"]]
+        assert len(details) == len(STREAMS)
+        assert all("format version 1" in each for each in details)
 
-    def test_dedup_log_and_shards(self, here: Installation) -> None:
-        stats = here("dedup", "stats", "clicks")
-        assert (stats["stamps"], stats["intervals"], stats["gaps"]) == (194, 4, 0)
-        shown = here("shards", "show", "clicks")
-        assert (shown["assignment_version"], shown["owners"]) == (1, ["a", "a", "b", "b"])
-
-    def test_a_job_publishes_what_was_committed_and_continues(self, here: Installation) -> None:
-        """The job of `views` was killed after its third commit, before that was published."""
-        sink, log = here.root / "out" / "views", here.root / "log"
-        pending = {each["code"] for each in here("audit", "views")["findings"]}
-        assert (published(sink), pending) == (2, {"SG-AUDIT-OUTPUT-PENDING"})
-        here("submit", "views", "--available-now")
-        end = len(_readable(log, 0))
-        assert here.offset("views") == {end}
-        assert here.state("views") == counted(log, end)
-        assert published(sink) == 4, "what was pending, and one epoch with all the rest"
-        assert here("audit", "views")["findings"] == []
-
-    def test_status_of_everything(self, here: Installation) -> None:
-        found = {each["target"]: each["state"] for each in here("status")["targets"]}
-        assert found.keys() == {*STREAMS, "billing", "orders"}
-        assert set(found.values()) <= {"ok", "note"}
+    def test_maintenance_leaves_them_and_does_the_rest(self, here: Installation) -> None:
+        before = files(here.root / "home")
+        here("maintain", "--all", "--yes", code=3)
+        assert files(here.root / "home") == before
 
 
-def published(sink: Path) -> int:
-    """How many epochs readers of the output find."""
-    return sum(1 for path in (sink / "data").iterdir() if any(path.glob("*.parquet")))
+def files(root: Path) -> dict[str, bytes]:
+    """Everything below a directory that is not a lock."""
+    paths = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
 class TestStore:
@@ -188,18 +153,6 @@ def test_an_assignment_file_and_its_history(here: Installation) -> None:
 
 
 class TestPlans:
-    def test_of_a_stream(self, here: Installation) -> None:
-        here("apply", "plans/stream.json", "--yes")
-        assert here.offset("clicks") == {90}
-        assert here.history("clicks")[0]["reason"] == "approved"
-        assert here("apply", "plans/stream.json", "--yes")["applied"] is True
-        assert here.offset("clicks") == {90}, "a plan is applied once"
-        here("apply", "plans/stream-rollback.json", "--yes", code=DRIFTED)
-
-    def test_of_a_rollback(self, here: Installation) -> None:
-        here("apply", "plans/stream-rollback.json", "--yes")
-        assert here.offset("clicks") == {40}
-
     def test_of_a_store(self, here: Installation) -> None:
         here("apply", "plans/store.json", "--yes")
         assert here.consumer("invoices") == (8, {0: 11960, 1: 9835})
@@ -250,19 +203,6 @@ def cuts(name: str) -> list[Any]:
 
 
 class TestInterrupted:
-    @pytest.mark.parametrize(("tree", "offset"), cuts("stream"))
-    def test_a_rollback_of_a_stream(self, run: Driver, place: Path, tree: str, offset: int) -> None:
-        here = Installation(run, ARCHIVE.unpack(tree, place / "root"))
-        assert here.offset("clicks") == {offset}
-        found = here("checkpoint", "verify", "clicks")
-        assert [each for each in found["findings"] if each["severity"] == "error"] == []
-        if offset == 100:
-            here("checkpoint", "rollback", "clicks", "--to", "9", "--yes")
-            assert here.offset("clicks") == {80}
-        here("undo", "clicks", "--yes")
-        assert here.offset("clicks") == {100}
-        assert here.state("clicks") == counted(here.root / "log", 100)
-
     @pytest.mark.parametrize(("tree", "offset"), cuts("store"))
     def test_a_commit_to_a_store(self, run: Driver, place: Path, tree: str, offset: int) -> None:
         here = Installation(run, ARCHIVE.unpack(tree, place / "root"))
@@ -275,5 +215,4 @@ class TestInterrupted:
         assert newest == f"invoices@{wanted[0]}"
 
     def test_both_ends_are_among_the_cuts(self) -> None:
-        for name, ends in (("stream", {"100", "80"}), ("store", {"12000", "12500"})):
-            assert {cut["state"] for cut in ARCHIVE.cases[name]["cuts"]} == ends
+        assert {cut["state"] for cut in ARCHIVE.cases["store"]["cuts"]} == {"12000", "12500"}

@@ -189,7 +189,7 @@ def _storage(scratch: Path, place: Path) -> Check:
     except SluicegateError as e:
         return Check("file system", "unsafe", UNWRITABLE.at(str(place), e.message))
     return Check(
-        "file system", f"create, snapshot, rename and fsync work; {took * 1000:.1f} ms a write"
+        "file system", f"create, link, rename and fsync work; {took * 1000:.1f} ms a write"
     )
 
 
