@@ -21,5 +21,5 @@ def lab() -> Path:
 
 @pytest.fixture
 def no_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks for living jobs: that takes seconds while other tests run Spark."""
+    """No check for running jobs: that takes seconds while other tests run Spark."""
     monkeypatch.setattr(journal, "refuse_living", lambda *_args, **_options: Evidence(()))

@@ -181,7 +181,7 @@ def hadoop_crc(data: bytes, size: int = 512) -> bytes:
 
 
 def damage(rng: random.Random, data: bytes) -> bytes:
-    """The data with one to three injuries: flipped, cut, inserted, doubled, absurd numbers."""
+    """The data with one to three injuries: flipped, cut, inserted, duplicated, absurd numbers."""
     out = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         at = rng.randrange(len(out) + 1)

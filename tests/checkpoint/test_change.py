@@ -18,7 +18,7 @@ from sluicegate.checkpoint.operations.repair import Repair, diagnose
 from sluicegate.checkpoint.operations.reset import wanted_offsets
 from sluicegate.checkpoint.operations.rollback import batch_at
 from sluicegate.checkpoint.verify import verify
-from sluicegate.checkpoint.view import Standing, look_at
+from sluicegate.checkpoint.view import NextStart, look_at
 from sluicegate.errors import Drifted, NotFound, SluicegateError
 from sluicegate.findings import Severity
 from sluicegate.journal import Approval
@@ -37,8 +37,8 @@ ME = Approval(myself(), "a test")
 CASES = [(damage, recipe) for damage in DAMAGES for recipe in damage.recipes]
 Tree = dict[str, bytes]
 
-# Damage without a lossless mend: only the operator can choose, or only a backup helps.
-NO_MEND = {
+# Damage without a lossless fix: only the operator can choose, or only a backup helps.
+NO_FIX = {
     "SG-STATE-MISSING",
     "SG-STATE-CORRUPT",
     "SG-METADATA-MISSING",
@@ -94,12 +94,12 @@ class TestRollback:
             try:
                 plan = journal.plan({"operation": "rollback", "to": batch})
             except NotFound as e:
-                assert "the oldest batch it can go back to is" in e.hint
+                assert "the oldest possible batch is" in e.hint
                 continue
             apply(journal, plan)
             look = look_at(storage)
             assert (look.last_batch, look.last_commit) == (batch, batch)
-            assert look.standing is Standing.CLEAN
+            assert look.next_start is NextStart.CLEAN
             assert errors(storage, sink, read_data=True) == set()
             apply(journal, journal.plan_undo(None))
             assert tree(made.root) == before
@@ -108,9 +108,9 @@ class TestRollback:
 
     def test_a_batch_that_is_not_there(self, lab: Path, tmp_path: Path) -> None:
         _, _, journal = opened(copied(lab, "agg-hdfs", tmp_path))
-        with pytest.raises(NotFound, match="not in the log") as caught:
+        with pytest.raises(NotFound, match="the log has no batch") as caught:
             journal.plan({"operation": "rollback", "to": 77})
-        assert "oldest batch it can go back to is 0, the newest 13" in caught.value.hint
+        assert "the oldest possible batch is 0, the newest 13" in caught.value.hint
 
     def test_by_time(self, lab: Path, tmp_path: Path) -> None:
         made = copied(lab, "agg-hdfs", tmp_path)
@@ -127,7 +127,7 @@ class TestRollback:
         with pytest.raises(TimeNotKnown, match="nothing is kept between batch 5, "):
             batch_at(storage, times[6])
 
-    def test_state_that_does_not_decode_is_no_place_to_go_back_to(
+    def test_state_that_does_not_decode_is_no_rollback_target(
         self, lab: Path, tmp_path: Path
     ) -> None:
         made = copied(lab, "agg-hdfs", tmp_path)
@@ -148,15 +148,15 @@ class TestRollback:
         with pytest.raises(Drifted, match="the job has run since"):
             journal.plan_undo(None)
 
-    def test_a_log_below_a_cleaned_up_compact_file_is_made_again(
+    def test_a_log_below_a_cleaned_up_compact_file_is_rebuilt(
         self, lab: Path, tmp_path: Path
     ) -> None:
         """Spark removes what a compact file repeats after ten minutes."""
         made = copied(lab, "stateless-compact3", tmp_path)
         log = made.checkpoint / "sources" / "0"
-        whole = {path.name: path.read_text() for path in log.iterdir() if path.name[0] != "."}
-        newest = max(int(n.removesuffix(".compact")) for n in whole if n.endswith(".compact"))
-        for name in whole:
+        complete = {path.name: path.read_text() for path in log.iterdir() if path.name[0] != "."}
+        newest = max(int(n.removesuffix(".compact")) for n in complete if n.endswith(".compact"))
+        for name in complete:
             if int(name.removesuffix(".compact")) < newest:
                 (log / name).unlink()
         storage = open_storage(str(made.checkpoint))
@@ -185,7 +185,7 @@ class TestRollback:
 
 @pytest.mark.parametrize(("damage", "recipe"), CASES, ids=[f"{d.name}-{r}" for d, r in CASES])
 def test_repair(lab: Path, damage: Damage, recipe: str, tmp_path: Path) -> None:
-    """What has a lossless mend is mended, the rest has choices, and undo restores every byte."""
+    """Lossless fixes are applied, other findings have choices, and undo restores every byte."""
     made = copied(lab, recipe, tmp_path)
     try:
         damage.change(made)
@@ -193,31 +193,31 @@ def test_repair(lab: Path, damage: Damage, recipe: str, tmp_path: Path) -> None:
         pytest.skip(str(e))
     storage, sink, journal = opened(made)
     work = {"operation": "repair", "read_data": damage.read_data}
-    told = errors(storage, sink, read_data=damage.read_data)
-    if "SG-CHECKPOINT-UNREADABLE" in told:
+    found = errors(storage, sink, read_data=damage.read_data)
+    if "SG-CHECKPOINT-UNREADABLE" in found:
         with pytest.raises(SluicegateError):
             journal.plan(work)
         return
     before = tree(made.root)
     plan = journal.plan(work)
     roots = {Place.CHECKPOINT: storage} | ({Place.SINK: sink} if sink else {})
-    unmended = {d.finding.code for d in diagnose(roots, Repair.from_work(work)) if d.fix is None}
-    assert {choice.about for choice in plan.choices} == unmended
-    if "SG-OFFSETS-BEHIND-COMMIT" in told:
+    unfixed = {d.finding.code for d in diagnose(roots, Repair.from_work(work)) if d.fix is None}
+    assert {choice.about for choice in plan.choices} == unfixed
+    if "SG-OFFSETS-BEHIND-COMMIT" in found:
         # What is ahead of the missing offsets follows from it.
-        told -= {"SG-STATE-AHEAD", "SG-SOURCE-LOG-AHEAD"}
+        found -= {"SG-STATE-AHEAD", "SG-SOURCE-LOG-AHEAD"}
     if not plan.actions:
-        assert unmended >= told
+        assert unfixed >= found
         return
     apply(journal, plan)
     left = errors(storage, sink, read_data=damage.read_data)
     # Cutting a source's log back shows what the sink has beyond it.
-    assert left <= unmended | ({"SG-SINK-AHEAD"} if damage.name.startswith("trap A") else set())
+    assert left <= unfixed | ({"SG-SINK-AHEAD"} if damage.name.startswith("trap A") else set())
     apply(journal, journal.plan_undo(None))
     assert tree(made.root) == before
 
 
-@pytest.mark.parametrize("code", sorted(NO_MEND))
+@pytest.mark.parametrize("code", sorted(NO_FIX))
 def test_what_has_no_lossless_mend_is_not_touched(code: str, lab: Path, tmp_path: Path) -> None:
     for damage in DAMAGES:
         if damage.codes == (code,) and (lab / damage.recipes[0]).is_dir():
@@ -281,7 +281,7 @@ class TestReset:
         work = {"operation": "reset", "to": wanted_offsets(storage, self.spec(5))}
         apply(journal, journal.plan(work))
         look = look_at(storage)
-        assert (look.last_batch, look.standing) == (last + 2, Standing.CLEAN)
+        assert (look.last_batch, look.next_start) == (last + 2, NextStart.CLEAN)
         assert read_offsets(storage, last + 2).offsets[0].number == 4
         assert errors(storage, sink) == set()
         apply(journal, journal.plan_undo(None))
@@ -314,13 +314,13 @@ class TestReset:
 
 
 class TestFresh:
-    def test_a_seed_starts_where_it_is_told(self, tmp_path: Path) -> None:
+    def test_a_seed_starts_at_the_given_offsets(self, tmp_path: Path) -> None:
         positions = Positions.of([Position("orders", 0, 12), Position("orders", 1, 9)])
         target = str(tmp_path / "new")
         assert plan_seed(target, positions, "x").actions
         seed(target, positions, "6333c2b4-3922-44db-8ea9-726a16064721")
         storage = open_storage(target)
-        assert look_at(storage).standing is Standing.CLEAN
+        assert look_at(storage).next_start is NextStart.CLEAN
         assert read_offsets(storage, 0).offsets[0].positions == positions
         assert errors(storage, None) == set()
         with pytest.raises(SluicegateError, match="not empty"):
@@ -361,7 +361,7 @@ def _work(name: str) -> Callable[[Storage], dict[str, object]]:
 
 @pytest.mark.parametrize("name", ["rollback", "reset", "repair"])
 def test_cut_at_every_call(lab: Path, name: str, tmp_path: Path) -> None:
-    """Spark refuses to start, or sees the checkpoint before or after; it can go on or back."""
+    """Spark refuses to start, or sees the checkpoint before or after; it can be continued."""
     template = copied(lab, "stateless-named", tmp_path / "template").checkpoint
     if name == "repair":
         (template / "offsets/10").unlink()
@@ -384,7 +384,7 @@ def test_cut_at_every_call(lab: Path, name: str, tmp_path: Path) -> None:
     half_way = 0
     for cut in cut_points(tmp_path / "cuts", prepare, act, (Aftermath.KILL, Aftermath.POWER_LOSS)):
         if after is None:
-            after = _outcome(tmp_path / "whole", prepare, act)
+            after = _outcome(tmp_path / "complete", prepare, act)
         half_way += _check_cut(cut, before, after, tmp_path)
     assert half_way > 10, "most cuts are in the middle"
 
@@ -412,7 +412,7 @@ def test_an_undo_cut_at_every_call(lab: Path, tmp_path: Path) -> None:
         stuck = edit.interrupted({Place.CHECKPOINT: LocalStorage(cut.root)})
         if stuck is None:
             assert tree(cut.root) == before, f"Spark could start: {cut}"
-        elif stuck.progress is edit.Progress.HALF_BACK:
+        elif stuck.progress is edit.Progress.HALF_REVERTED:
             half_back += 1
             act(LocalStorage(cut.root))
             assert tree(cut.root) == before, cut

@@ -137,7 +137,7 @@ def test_repair_on_a_terminal(orders: Path, tmp_path: Path) -> None:
     assert "Done: op-1. Undo it with: sluicegate undo orders --op op-1" in text
 
 
-def test_killed_half_way_it_can_be_finished_or_taken_back(orders: Path, sg: Sg) -> None:
+def test_killed_half_way_it_can_be_finished_or_reverted(orders: Path, sg: Sg) -> None:
     """A real SIGKILL, at a moment that chance chooses; whatever is left can go both ways."""
     before = tree(orders.parent)
     ways: set[str] = set()
@@ -155,8 +155,8 @@ def test_killed_half_way_it_can_be_finished_or_taken_back(orders: Path, sg: Sg) 
         time.sleep(0.01 * (moment % 4))
         process.kill()
         process.wait()
-        told = json.loads(sg("checkpoint", "verify", "orders", "--json").stdout)["findings"]
-        codes = {finding["code"] for finding in told}
+        found = json.loads(sg("checkpoint", "verify", "orders", "--json").stdout)["findings"]
+        codes = {finding["code"] for finding in found}
         if "SG-CHANGE-INTERRUPTED" in codes:
             ways.add("interrupted")
             assert sg("checkpoint", "rollback", "orders", "--to", "5", "--yes").returncode == 5
@@ -212,7 +212,7 @@ def test_seed_of_a_source_that_is_not_kafka(sg: Sg, tmp_path: Path) -> None:
     assert sg("checkpoint", "verify", "./new").returncode == 0
 
 
-def test_a_copy_that_was_interrupted_is_told(sg: Sg, orders: Path, tmp_path: Path) -> None:
+def test_an_interrupted_copy_is_reported(sg: Sg, orders: Path, tmp_path: Path) -> None:
     assert sg("checkpoint", "relocate", "orders", "there", "--yes").returncode == 0
     text = "sluicegate: this checkpoint is not complete; remove it and make it again: rm -r x; y"
     (tmp_path / "there/offsets/14").write_text(text)

@@ -43,7 +43,7 @@ class TestInspect:
         document = json.loads(sg("checkpoint", "inspect", str(kafka), "--json").stdout)
         assert document["schema"] == "sluicegate.checkpoint"
         assert document["query_id"].startswith("6fdd6a2c")
-        assert (document["standing"], document["last_batch"], document["last_commit"]) == (
+        assert (document["status"], document["last_batch"], document["last_commit"]) == (
             "replay",
             3,
             2,
@@ -56,7 +56,7 @@ class TestInspect:
         terminal = Terminal("checkpoint", "inspect", "kafka", cwd=kafka.parent)
         code, text = terminal.finish_plain()
         assert code == 0
-        assert "standing      batch 3 was not finished; the next start runs it again" in text
+        assert "status        batch 3 was not finished; the next start runs it again" in text
         assert "orders[0] 300, orders[1] 30" in text
         assert "spark.sql.shuffle.partitions = 2" in text
         assert "2026-11-16T03:36:20Z" in text
@@ -72,7 +72,7 @@ class TestInspect:
         assert all(s["bytes"] > 0 for s in document["state"])
         assert document["sources"][0]["log_entries"] == 12
 
-    def test_damage_is_told_not_raised(self, sg: Sg, kafka: Path) -> None:
+    def test_damage_is_reported_not_raised(self, sg: Sg, kafka: Path) -> None:
         (kafka / "offsets" / "3").write_text("")
         (kafka / "metadata").unlink()
         result = sg("checkpoint", "inspect", str(kafka), "--json")
@@ -87,7 +87,7 @@ class TestInspect:
         (kafka / "commits" / "3").write_text("v1")
         (kafka / damaged).write_text("")
         document = json.loads(sg("checkpoint", "inspect", str(kafka), "--json").stdout)
-        assert document["standing"] == "broken"
+        assert document["status"] == "broken"
         (target,) = json.loads(sg("status", str(kafka), "--json").stdout)["targets"]
         assert target["standing"] == "the logs are damaged or contradict each other"
 
@@ -133,7 +133,7 @@ class TestList:
 
 
 class TestVerify:
-    def test_sound(self, sg: Sg, kafka: Path) -> None:
+    def test_intact(self, sg: Sg, kafka: Path) -> None:
         result = sg("checkpoint", "verify", str(kafka), "--json")
         assert result.returncode == 0
         assert json.loads(result.stdout) == {
@@ -141,7 +141,7 @@ class TestVerify:
             "version": 1,
             "checkpoint": str(kafka),
             "read_data": False,
-            "sound": True,
+            "intact": True,
             "findings": [],
         }
 
@@ -294,13 +294,13 @@ class TestAudit:
         assert east["batches"] == document["batches"]
 
     @pytest.mark.parametrize(
-        ("text", "says"),
+        ("text", "message"),
         [("2026-11-16T03:00:00", "has no time zone"), ("yesterday", "is not a time")],
     )
-    def test_times_need_a_zone(self, sg: Sg, kafka: Path, text: str, says: str) -> None:
+    def test_times_need_a_zone(self, sg: Sg, kafka: Path, text: str, message: str) -> None:
         result = sg("audit", str(kafka), "--since", text)
         assert result.returncode == 2
-        assert says in result.stderr
+        assert message in result.stderr
         assert "Z" in result.stderr.split("next:")[1]
 
 
@@ -374,7 +374,7 @@ class TestOddities:
         found = json.loads(sg("audit", str(kafka), "--json").stdout)["findings"]
         assert [f["code"] for f in found] == ["SG-AUDIT-UNKNOWN-RANGE"]
         _, text = Terminal("audit", "kafka", cwd=kafka.parent).finish_plain()
-        assert "not everything can be told" in text.splitlines()[-1]
+        assert "some batches could not be verified" in text.splitlines()[-1]
 
     def test_a_directory_that_is_no_file_sink(self, sg: Sg, kafka: Path, tmp_path: Path) -> None:
         (tmp_path / "other").mkdir()

@@ -87,7 +87,7 @@ def test_hidden_of_a_longer_or_shorter_file() -> None:
     longer = hidden(data + b"x", enc.hadoop_crc(data))
     assert longer == "has bytes from 1024 on that its checksum does not cover"
     shorter = hidden(data[:512], enc.hadoop_crc(data))
-    assert shorter == "ends before byte 512, where its checksum goes on"
+    assert shorter == "ends before byte 512, but its checksum covers more"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_visible_files_that_are_none(checksum: bytes, reason: str) -> None:
     assert caught.value.place == "f.crc"
 
 
-def test_another_algorithm_is_not_judged() -> None:
+def test_another_algorithm_is_not_checked() -> None:
     with pytest.raises(UnsupportedFormat, match="'SHA-256' is not known"):
         visible(b"", spark_crc(b"", algorithm="SHA-256"))
 

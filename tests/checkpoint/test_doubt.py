@@ -80,7 +80,7 @@ def test_where_a_batch_began_that_is_not_finished(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_was_finished_with_unknown_offsets(tmp_path: Path) -> None:
-    """Both files are empty after a power loss: twice repaired, it is still not planned anew."""
+    """Both files are empty after a power loss: twice repaired, it is still not planned again."""
     made = Checkpoint(tmp_path, {0: [topic("t", 1)], 1: [topic("t", 2)], 2: None}, [0, 1])
     (tmp_path / "commits/2").write_text("")
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_the_only_batch_is_taken_away_and_put_back(tmp_path: Path) -> None:
 
 
 def test_a_reset_beside_a_batch_that_is_not_finished(tmp_path: Path) -> None:
-    """The sink's log gets an entry for it, too; and the plan says what is skipped."""
+    """The sink's log gets an entry for it, too; and the plan shows what is skipped."""
     offsets: Offsets = {n: [topic("t", 10 * n + 10)] for n in range(3)}
     made = Checkpoint(tmp_path / "c", offsets, [0, 1])
     sink = tmp_path / "sink"
@@ -116,18 +116,18 @@ def test_a_reset_beside_a_batch_that_is_not_finished(tmp_path: Path) -> None:
     assert not made.errors(sink)
     work = {"operation": "reset", "to": {"0": topic("t", 5)}, "note": "", "at": 9_999_000}
     plan = made.change(work, sink)
-    assert any("is skipped" in line for line in plan.consequences)
+    assert any("are skipped" in line for line in plan.consequences)
     assert not made.errors(sink)
     # Before the reset it was where it was.
     times = [json.loads((made.root / f"offsets/{n}").read_text().split("\n")[1]) for n in (2, 3)]
     assert [each["batchTimestampMs"] for each in times] == [3000, 9_999_000]
 
 
-@pytest.mark.parametrize("stage", ["not begun", "half way", "taken back"])
+@pytest.mark.parametrize("stage", ["not begun", "half way", "reverted"])
 def test_a_saved_plan_that_was_not_carried_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    """Nobody is told that it was applied."""
+    """It is not reported as applied."""
     offsets: Offsets = {n: [topic("t", 10 * n + 10)] for n in range(3)}
     made = Checkpoint(tmp_path / "c", offsets, [0, 1, 2])
     plan = made.journal().plan({"operation": "rollback", "to": 1})
@@ -151,13 +151,13 @@ def test_a_saved_plan_that_was_not_carried_out(
         made.journal().apply(again, approval)
         assert isinstance(review(made.journal(), saved), Entry)
         return
-    if stage == "taken back":
+    if stage == "reverted":
         journal = made.journal()
         journal.apply(journal.plan_undo(None), ME)
-    with pytest.raises(Drifted, match=r"taken back|interrupted"):
+    with pytest.raises(Drifted, match=r"reverted|interrupted"):
         review(made.journal(), saved)
     if stage == "half way":
-        # A copy of it could be neither finished nor taken back.
+        # A copy of it could be neither finished nor reverted.
         with pytest.raises(Drifted, match="was interrupted"):
             relocate.plan_relocate(open_storage(str(made.root)), str(tmp_path / "copy"), {})
 

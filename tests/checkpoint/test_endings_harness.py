@@ -15,7 +15,7 @@ from tests.lab.endings import Ending, cases, copy_place, made, play_out
 
 
 def rewound_by_hand(made: Made) -> None:
-    """One committed batch more, which says that three files less have been read."""
+    """One committed batch more, which records three read files less."""
     last = made.last
     for log in ("offsets", "commits"):
         shutil.copy(made.checkpoint / log / str(last), made.checkpoint / log / str(last + 1))
@@ -36,14 +36,14 @@ def test_restarts_end_like_an_uninterrupted_run_unless_rows_were_lost(tmp_path: 
     trap_a_delete_two(Made(lossy.place))
     rewound_by_hand(Made(doubling.place))
 
-    *outcomes, lost, doubled = play_out(version, [*healthy, lossy, doubling])
+    *outcomes, lost, duplicated = play_out(version, [*healthy, lossy, doubling])
 
-    told = dict(zip((ending.case for ending in healthy), outcomes, strict=True))
-    assert {case: outcome for case, outcome in told.items() if not outcome.right} == {}
+    results = dict(zip((ending.case for ending in healthy), outcomes, strict=True))
+    assert {case: outcome for case, outcome in results.items() if not outcome.right} == {}
     assert all(outcome.first.batches and outcome.second.batches for outcome in outcomes)
     assert not lost.errors
     assert lost.missing
     assert not lost.extra
-    assert not doubled.errors
-    assert doubled.extra
-    assert not doubled.missing
+    assert not duplicated.errors
+    assert duplicated.extra
+    assert not duplicated.missing

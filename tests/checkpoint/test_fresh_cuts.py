@@ -1,4 +1,4 @@
-"""Making a checkpoint, cut at every storage call: it is whole, or nobody can take it for one."""
+"""Making a checkpoint, cut at every storage call: it is complete, or recognisably not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sluicegate.checkpoint.operations.relocate import (
     write_seed,
 )
 from sluicegate.checkpoint.verify import verify
-from sluicegate.checkpoint.view import Standing, look_at
+from sluicegate.checkpoint.view import NextStart, look_at
 from sluicegate.errors import Drifted, SluicegateError
 from sluicegate.journal import Approval
 from sluicegate.positions import Position, Positions
@@ -98,7 +98,7 @@ def test_cut_at_every_call(name: str, tmp_path: Path) -> None:
         stages.append(_stage(cut, after, plain))
         assert tree(tmp_path / "source") == before, cut
         assert {path.name for path in source.iterdir()} == {*_tops(before)}, cut
-    assert set(stages) == {"nothing", "a part", "whole"} | (
+    assert set(stages) == {"nothing", "a part", "complete"} | (
         {"half changed"} if "--into" in name else set()
     )
     # Most of the time there is something that could be taken for a checkpoint.
@@ -106,8 +106,8 @@ def test_cut_at_every_call(name: str, tmp_path: Path) -> None:
 
 
 def _ends(name: str) -> list[tuple[str, str]]:
-    """What there is in the end, and after a change that was taken back."""
-    return [("whole", name), ("plain", "relocate")]
+    """What there is in the end, and after a change that was reverted."""
+    return [("complete", name), ("plain", "relocate")]
 
 
 def _tops(found: Tree) -> set[str]:
@@ -137,7 +137,7 @@ def _stage(cut: Cut, after: Tree, plain: Tree) -> str:
         return "half changed"
     assert codes == [], cut
     assert found == after, cut
-    return "whole"
+    return "complete"
 
 
 def _check_part(cut: Cut) -> None:
@@ -180,9 +180,9 @@ class TestWhatIsNotCopied:
         (tmp_path / "link").symlink_to(tmp_path / "source")
         before = tree(tmp_path / "source")
         for place in ("source/new", "source/_sluicegate/copy", "link/new"):
-            with pytest.raises(SluicegateError, match="is inside of"):
+            with pytest.raises(SluicegateError, match="is inside "):
                 plan_relocate(source, str(tmp_path / place), {})
-            with pytest.raises(SluicegateError, match="is inside of"):
+            with pytest.raises(SluicegateError, match="is inside "):
                 relocate(source, str(tmp_path / place), {})
         assert tree(tmp_path / "source") == before
 
@@ -202,7 +202,7 @@ class TestSeedOfOtherSources:
         (tmp_path / "new").mkdir()
         write_seed(LocalStorage(tmp_path / "new"), start, QUERY)
         storage = open_storage(str(tmp_path / "new"))
-        assert look_at(storage).standing is Standing.CLEAN
+        assert look_at(storage).next_start is NextStart.CLEAN
         assert read_offsets(storage, 0).offsets[0].text == '{"next":42}'
         assert verify(storage) == []
 

@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate.checkpoint.inspect import inspect
 from sluicegate.checkpoint.verify import verify
-from sluicegate.checkpoint.view import Standing
+from sluicegate.checkpoint.view import NextStart
 from sluicegate.findings import Finding, Severity
 from sluicegate.storage import open_storage
 from tests.checkpoint.damage import DAMAGES, Damage, Inapplicable, Made
@@ -62,25 +62,25 @@ def test_damage(lab: Path, damage: Damage, recipe: str, tmp_path: Path) -> None:
     except Inapplicable as e:
         pytest.skip(str(e))
     found = verified(made, read_data=damage.read_data)
-    told = errors(found)
-    assert set(damage.codes) <= told
+    codes = errors(found)
+    assert set(damage.codes) <= codes
     if damage.exact:
-        assert told == set(damage.codes)
+        assert codes == set(damage.codes)
     assert set(damage.also) <= {f.code for f in found}
-    if "SG-CHECKPOINT-UNREADABLE" not in told:
+    if "SG-CHECKPOINT-UNREADABLE" not in codes:
         # Looking at damage must not raise either.
         inspect(open_storage(str(made.checkpoint), read_only=True))
 
 
 @pytest.mark.parametrize("recipe", [r.name for r in RECIPES])
-def test_inspect_says_what_spark_said(lab: Path, recipe: str) -> None:
+def test_inspect_agrees_with_spark(lab: Path, recipe: str) -> None:
     if not (lab / recipe).is_dir():
         pytest.skip("not made by this Spark")
     expect = json.loads((lab / recipe / "expect.json").read_text())
     summary = inspect(open_storage(str(lab / recipe / "checkpoint"), read_only=True))
     assert summary.query_id == expect["query_id"]
     uncommitted = expect["uncommitted_batch"]
-    assert summary.standing is (Standing.CLEAN if uncommitted is None else Standing.REPLAY)
+    assert summary.next_start is (NextStart.CLEAN if uncommitted is None else NextStart.REPLAY)
     if recipe == "stateless-async":
         # What the query reported last had not reached the log when it was stopped.
         assert summary.last_commit is not None

@@ -62,7 +62,7 @@ def put(tmp_path: Path) -> Put:
 
 
 class TestListing:
-    def test_names_are_told_apart(self, put: Put) -> None:
+    def test_names_are_distinguished(self, put: Put) -> None:
         for name in ("0", "10", "9", "9.compact", ".9.crc", ".11.ab-cd.tmp", "x", "007", "1.5"):
             storage = put(f"log/{name}", "v1")
         listing = list_log(storage, "log")
@@ -121,7 +121,7 @@ class TestOffsets:
         assert (offset.kind, offset.text) == (kind, text)
 
     @pytest.mark.parametrize(
-        ("text", "says"),
+        ("text", "message"),
         [
             ("", "the file is empty"),
             ("v1", "batch metadata is missing"),
@@ -133,14 +133,14 @@ class TestOffsets:
             ("v1\n[]\n5", "expected a JSON object"),
             ('v1\n{"batchWatermarkMs":"x"}\n5', "batchWatermarkMs is 'x'"),
             ('v1\n{"conf":{"a":1}}\n5', "conf is not an object of texts"),
-            ('v1\n{"batchTimestampMs":99999999999999999999}\n5', "not a whole number"),
+            ('v1\n{"batchTimestampMs":99999999999999999999}\n5', "not an integer"),
             ("v2\n{}\n5", "not a source and its offset"),
             ("v2\n{}\na:1\na:2", "not a source and its offset"),
             ("v2\n{}\na:", "empty offset"),
         ],
     )
-    def test_damage(self, put: Put, text: str, says: str) -> None:
-        with pytest.raises(Corrupt, match=says) as caught:
+    def test_damage(self, put: Put, text: str, message: str) -> None:
+        with pytest.raises(Corrupt, match=message) as caught:
             read_offsets(put("offsets/3", text), 3)
         assert caught.value.place
         assert caught.value.place.endswith("offsets/3")
@@ -209,9 +209,9 @@ class TestFileLogs:
             list(read_source_files(storage, "sources/0/1"))
 
     def test_which_files_are_needed_and_which_are_missing(self) -> None:
-        whole = LogListing((0, 1, 2, 3, 5, 6), (4,))
-        assert needed_files(whole) == ("4.compact", "5", "6")
-        assert missing_numbers(whole) == []
+        complete = LogListing((0, 1, 2, 3, 5, 6), (4,))
+        assert needed_files(complete) == ("4.compact", "5", "6")
+        assert missing_numbers(complete) == []
         assert missing_numbers(LogListing((0, 2))) == [range(1, 2)]
         assert missing_numbers(LogListing((0, 1, 6), (4,))) == [range(5, 6)]
         assert missing_numbers(LogListing()) == []

@@ -10,7 +10,7 @@ import pytest
 from sluicegate.checkpoint.inspect import inspect
 from sluicegate.checkpoint.journal import CheckpointJournal
 from sluicegate.checkpoint.verify import verify
-from sluicegate.checkpoint.view import Standing, look_at
+from sluicegate.checkpoint.view import NextStart, look_at
 from sluicegate.errors import NotFound, StorageFailed
 from sluicegate.journal import Approval
 from sluicegate.process import myself
@@ -79,7 +79,7 @@ class TestEveryKind:
                 continue
             there.journal.apply(plan, ME)
             assert look_at(there.storage).last_batch == batch
-            assert look_at(there.storage).standing is Standing.CLEAN
+            assert look_at(there.storage).next_start is NextStart.CLEAN
             there.journal.apply(there.journal.plan_undo(None), ME)
             assert there.files() == before
             gone_back += 1

@@ -50,17 +50,17 @@ def test_an_entry_of_many_files(
     directory: Path = getattr(query, log)
     path = directory / name
     text = path.read_text()
-    whole = entries(path)
+    before = entries(path)
     if cleaned:
         for old in ("0", "1"):
             (directory / old).unlink()
     path.write_text(text[: int((len(text) - 3) * kept)])
     repair(query)
-    assert entries(path) == whole
+    assert entries(path) == before
 
 
 def test_files_that_still_wait_are_not_taken_for_read(query: Query) -> None:
-    """Of a backlog, nobody can tell which files were in an entry that is lost."""
+    """With a backlog, the files of a lost entry cannot be determined."""
     for number in range(4):
         path = query.input / f"waiting {number}.json"
         write(path, "x")

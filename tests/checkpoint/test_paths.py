@@ -12,7 +12,7 @@ from sluicegate.checkpoint.paths import Mover, as_uri
     [
         ({"/in": "/mnt/in"}, '{"path":"file:///in/a"}', '{"path":"file:///mnt/in/a"}'),
         ({"/in": "/mnt/in"}, '["file:/in/a","/in"]', '["file:/mnt/in/a","/mnt/in"]'),
-        # Only where a path begins, and only whole parts of it.
+        # Only where a path begins, and only complete parts of it.
         ({"/in": "/mnt/in"}, '{"path":"file:///data/in/a"}', '{"path":"file:///data/in/a"}'),
         ({"/in": "/mnt/in"}, '{"path":"file:///input/a"}', '{"path":"file:///input/a"}'),
         # A new path is not taken for an old one.

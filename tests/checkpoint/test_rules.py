@@ -1,4 +1,4 @@
-"""Rules of Spark checkpoints: each in one file, whole, and with commands that can be pasted."""
+"""Rules of Spark checkpoints: each in one file, complete, and with commands that can be pasted."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ class TestCommands:
             diagnosed = diagnose(roots, Repair(read_data=True))
             texts += [choice.command for each in diagnosed for choice in each.choices]
         for text in filter(None, texts):
-            told = list(commands_in(text))
-            assert {" ".join(words[1:3]) for words in told} <= table.COMMANDS.keys()
-            places = {word for words in told for word in words if "/" in word or HOSTILE in word}
+            shown = list(commands_in(text))
+            assert {" ".join(words[1:3]) for words in shown} <= table.COMMANDS.keys()
+            places = {word for words in shown for word in words if "/" in word or HOSTILE in word}
             assert places
             assert places <= {checkpoint, sink}
 
@@ -138,7 +138,7 @@ class TestCommands:
 
 
 class TestNothingIsLeftOut:
-    """Where only some of many things are named, the rest is counted."""
+    """Where only some of many things are named, the others are counted."""
 
     @pytest.fixture
     def query(self, tmp_path: Path) -> Query:
@@ -153,17 +153,17 @@ class TestNothingIsLeftOut:
     def test_files_of_the_sink(self, query: Query, lost: int, named: int, end: str) -> None:
         for path in sorted(query.sink.glob("part-*"))[:lost]:
             path.unlink()
-        told = self.details(query, "SG-SINK-MISSING-FILE")
-        assert len(told) == named
-        assert [each.partition("; and")[1:] for each in told[:-1]] == [("", "")] * (named - 1)
-        assert told[-1].endswith(end or "is not there")
+        found = self.details(query, "SG-SINK-MISSING-FILE")
+        assert len(found) == named
+        assert [each.partition("; and")[1:] for each in found[:-1]] == [("", "")] * (named - 1)
+        assert found[-1].endswith(end or "is missing")
 
     def test_entries_of_the_sink(self, query: Query) -> None:
         """The newest is a stray name: hundreds of millions of entries seem to be missing."""
         (query.sink_log / "500000000").write_text("v1\n")
-        told = self.details(query, "SG-SINK-LOG-GAP")
-        assert len(told) == 5
-        assert [each.partition("; ")[2] for each in told if "more" in each] == [
+        found = self.details(query, "SG-SINK-LOG-GAP")
+        assert len(found) == 5
+        assert [each.partition("; ")[2] for each in found if "more" in each] == [
             "and 499,999,987 more entries"
         ]
 
@@ -172,17 +172,17 @@ class TestNothingIsLeftOut:
             (query.source_log / name).unlink()
         newest = query.checkpoint / "offsets/7"
         newest.write_text(newest.read_text().replace('"logOffset":7', '"logOffset":12'))
-        told = self.details(query, "SG-SOURCE-LOG-GAP")
-        assert told[0] == (
+        found = self.details(query, "SG-SOURCE-LOG-GAP")
+        assert found[0] == (
             "entry 10 is missing; the offsets need entries up to 12; and 2 more entries"
         )
-        assert len(told) == 5
+        assert len(found) == 5
 
     def test_operators(self, query: Query) -> None:
         (query.checkpoint / "state/40/0").mkdir(parents=True)
-        told = self.details(query, "SG-STATE-MISSING")
-        assert sum(each.startswith("the operator has no state") for each in told) == 5
-        assert [each for each in told if "more" in each] == [
+        found = self.details(query, "SG-STATE-MISSING")
+        assert sum(each.startswith("the operator has no state") for each in found) == 5
+        assert [each for each in found if "more" in each] == [
             "the operator has no state; and 35 more operators"
         ]
 

@@ -22,7 +22,7 @@ COPIES = 100
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of a query that goes on for the length of the module."""
+    """The directory of a query that runs for the length of the module."""
     root = tmp_path_factory.mktemp("running")
     with (root / "spark.log").open("w") as log:
         process = subprocess.Popen([sys.executable, str(JOB), str(root)], stdout=log, stderr=log)

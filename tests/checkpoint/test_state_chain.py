@@ -1,4 +1,4 @@
-"""Names of state files, and which versions load: against Spark's own procedure, written anew."""
+"""Names of state files, and which versions load: against Spark's own procedure, written again."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_many_files_take_linear_time() -> None:
     assert time.perf_counter() - before < 5
 
 
-def test_missing_is_told_in_names() -> None:
+def test_missing_files_are_named() -> None:
     assert str(Missing(ZIP, 3, 3)) == "3.zip"
     assert str(Missing(CHANGELOG, 3, 3, A)) == f"3_{A}.changelog"
 

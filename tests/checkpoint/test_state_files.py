@@ -183,19 +183,19 @@ DAMAGE = {
         enc.text(b"v2") + b"\x10" + enc.counted(b"k") + enc.counted(b"v"),
         "byte 10 unpacked: a deleted key has a value of 1 bytes",
     ),
-    "lineage, no JSON": (CHANGELOG, enc.text(b"v3") + enc.text(b"[{") + NONE, "another form"),
-    "lineage, too deep": (CHANGELOG, enc.text(b"v3") + enc.text(b"[" * 60000), "another form"),
-    "lineage, no list": (CHANGELOG, enc.text(b"v3") + enc.text(b"7") + NONE, "another form"),
-    "lineage, no text": (CHANGELOG, enc.text(b"v3") + enc.text(b"\xff") + NONE, "another form"),
+    "lineage, no JSON": (CHANGELOG, enc.text(b"v3") + enc.text(b"[{") + NONE, "unknown form"),
+    "lineage, too deep": (CHANGELOG, enc.text(b"v3") + enc.text(b"[" * 60000), "unknown form"),
+    "lineage, no list": (CHANGELOG, enc.text(b"v3") + enc.text(b"7") + NONE, "unknown form"),
+    "lineage, no text": (CHANGELOG, enc.text(b"v3") + enc.text(b"\xff") + NONE, "unknown form"),
     "lineage, no number": (
         CHANGELOG,
         enc.text(b"v3") + enc.text(b'[{"version":"1","checkpointUniqueId":"a"}]') + NONE,
-        "byte 4 unpacked: the lineage has another form",
+        "byte 4 unpacked: the lineage has an unknown form",
     ),
     "lineage, a boolean": (
         CHANGELOG,
         enc.text(b"v3") + enc.text(b'[{"version":true,"checkpointUniqueId":"a"}]') + NONE,
-        "another form",
+        "unknown form",
     ),
 }
 

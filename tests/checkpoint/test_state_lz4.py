@@ -123,8 +123,8 @@ def test_undamaged_inputs_of_the_table_are_fine() -> None:
         (b"ZV\1", "lzf"),
     ],
 )
-def test_other_codecs_are_not_judged(start: bytes, codec: str) -> None:
-    with pytest.raises(UnsupportedFormat, match=f"{codec}; its content is not judged"):
+def test_other_codecs_are_not_checked(start: bytes, codec: str) -> None:
+    with pytest.raises(UnsupportedFormat, match=f"{codec}; its content is not checked"):
         read(start + b"\0" * 50)
     with pytest.raises(Corrupt):
         read(enc.block(RAW) + start + b"\0" * 50)

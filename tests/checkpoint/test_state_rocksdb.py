@@ -73,8 +73,8 @@ def test_log_files_of_older_releases() -> None:
         (b'v1\n{"numKeys":1}', "no list of SST files"),
         (b'v1\n{"sstFiles":{},"numKeys":1}', "no list of SST files"),
         (b'v1\n{"sstFiles":[]}', "numKeys is None"),
-        (b'v1\n{"sstFiles":[7],"numKeys":1}', "another form"),
-        (b'v1\n{"sstFiles":[{}],"numKeys":1}', "another form"),
+        (b'v1\n{"sstFiles":[7],"numKeys":1}', "unknown form"),
+        (b'v1\n{"sstFiles":[{}],"numKeys":1}', "unknown form"),
         (enc.metadata([("../../x", 1)]), "SSTs names no file"),
         (enc.metadata([("..", 1)]), "SSTs names no file"),
         (enc.metadata([("a\nb", 1)]), "SSTs names no file"),
@@ -88,7 +88,7 @@ def test_damaged_metadata(text: bytes, reason: str) -> None:
     assert caught.value.place == "5.zip"
 
 
-def test_metadata_of_a_newer_version_is_not_judged() -> None:
+def test_metadata_of_a_newer_version_is_not_checked() -> None:
     with pytest.raises(UnsupportedFormat, match="version 2"):
         read(with_metadata(b"v2\n{}"))
 
@@ -145,7 +145,7 @@ def test_places_outside_of_the_file(tmp_path: Path) -> None:
 
 def test_a_name_that_is_not_text() -> None:
     data = enc.rocks_zip({"metadata": REAL, "\u00e9": b""})
-    with pytest.raises(Corrupt, match="not a whole zip"):
+    with pytest.raises(Corrupt, match="not a complete zip"):
         read(data.replace("\u00e9".encode(), b"\xff\xff"))
 
 
@@ -174,7 +174,7 @@ def test_shared_files(tmp_path: Path) -> None:
     named = [(SST, 7), ("000009-a.sst", 8), ("000010-b.sst", 9)]
     storage = store(tmp_path, {SST: 7, "000009-a.sst": 3, "unused.sst": 1}, named)
     assert shared_faults(storage, "state/0/0", "5.zip") == [
-        "SSTs/000009-a.sst has 3 bytes; 5.zip says 8",
+        "SSTs/000009-a.sst has 3 bytes; 5.zip has 8 for it",
         "SSTs/000010-b.sst is missing, which 5.zip refers to",
     ]
     with pytest.raises(NotFound):

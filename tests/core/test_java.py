@@ -50,7 +50,7 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ('java version "1.8.0_401"', 0, "is Java 8"),
         ('openjdk version "11.0.2"', 0, "is Java 11"),
         ("Segmentation fault", 139, "does not run"),
-        ("hello", 0, "does not say which version"),
+        ("hello", 0, "does not report its version"),
     ],
 )
 def test_an_unfit_java(tmp_path: Path, answer: str, code: int, says: str) -> None:

@@ -97,8 +97,8 @@ class TestBackups:
         steps = run(checkpoint)
         assert outcome(steps, "prune backups") is Outcome.DONE
         [entry] = kept.history()
-        assert (entry.id, entry.undo) == ("op-1", "no: its backups were given up")
-        with pytest.raises(NothingToUndo, match="backups were given up"):
+        assert (entry.id, entry.undo) == ("op-1", "no: its backups were removed")
+        with pytest.raises(NothingToUndo, match="backups were removed"):
             kept.plan_undo("op-1")
         assert not (checkpoint / "_sluicegate" / f"{1:020d}").exists()
         assert outcome(run(checkpoint), "prune backups") is Outcome.NOTHING

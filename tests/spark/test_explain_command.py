@@ -94,13 +94,13 @@ class TestReading:
             log[at : at + data.draw(st.integers(0, 200))] = data.draw(st.binary(max_size=20))
         self.test_any_bytes.hypothesis.inner_test(self, bytes(log))  # type: ignore[attr-defined]
 
-    def test_progress_is_told(self, tmp_path: Path) -> None:
+    def test_progress_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "a.log").write_text("x\n" * 30_000)
-        told: list[tuple[int, int]] = []
+        reports: list[tuple[int, int]] = []
         with text.opened(str(tmp_path / "a.log")) as stream:
-            list(read_lines(stream, "a.log", lambda done, of: told.append((done, of))))
-        assert told == [(done, 60_000) for done, _ in sorted(told)]
-        assert len(told) == 3
+            list(read_lines(stream, "a.log", lambda done, of: reports.append((done, of))))
+        assert reports == [(done, 60_000) for done, _ in sorted(reports)]
+        assert len(reports) == 3
 
 
 class TestCommand:

@@ -1,4 +1,4 @@
-"""A jar application under real spark-submit: positions, checkpoint, and how its failure is told."""
+"""A jar application under real spark-submit: positions, checkpoint, reported failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pyspark() -> Path:
 
 @pytest.mark.skipif(not can_build(), reason="there is no Java compiler")
 def test_a_jar(sg: Sg, tmp_path: Path) -> None:
-    """It starts where the store is, goes on from its checkpoint, and fails as it fails."""
+    """It starts where the store is, resumes from its checkpoint, and its failure is reported."""
     build(tmp_path / "job.jar", pyspark())
     store = LockFileOffsetStore.create(str(tmp_path / "store"))
     store.save_many("billing", Positions({"events": {0: 41, 1: 7}}))

@@ -1,7 +1,7 @@
 """`sluicegate submit` itself is killed: what becomes of the job, and what the next submit sees.
 
-Where spark-submit is Spark's own, the kernel ends the job together with us. A wrapper that somebody
-has put around it may keep the job alive: then it must be seen.
+Where spark-submit is Spark's own, the kernel ends the job together with us. A custom
+wrapper may keep the job alive: then it must be detected.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_a_job_that_outlives_us(sg: Sg, tmp_path: Path) -> None:
     assert found, err
     leader = int(found[1])
     try:
-        # It works on, although nobody of ours holds the lock any more.
+        # It works on, although no process of ours holds the lock any more.
         job.wait_until(job.last + 2)
         for options in ((), ("--writer-gone",)):
             refused = sg(*job.words, *options, "--", "checkpoint", "orders")

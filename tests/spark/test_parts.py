@@ -240,9 +240,9 @@ class TestWhatALogTells:
     def test_what_a_job_of_ours_ended_with(self, tmp_path: Path) -> None:
         """With its exit code and its next command, whatever Spark says on its way out."""
         after = [f"26/11/16 11:06:20 INFO SparkContext: {number}" for number in range(20)]
-        told = (f"{OWN_ERROR}another run took over", f"{OWN_HINT}sluicegate status")
-        shown = self.tail(tmp_path, *told, *after, "java.io.IOException: closed", *after)
-        assert shown[:2] == told
+        own = (f"{OWN_ERROR}another run took over", f"{OWN_HINT}sluicegate status")
+        shown = self.tail(tmp_path, *own, *after, "java.io.IOException: closed", *after)
+        assert shown[:2] == own
         ended = Ended(Fenced.exit_code, 1.0, None)
         error = Outcome(ended, tmp_path / "log", Tally(), shown).error()
         assert isinstance(error, Fenced)

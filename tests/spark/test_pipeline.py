@@ -170,14 +170,14 @@ class TestReports:
         assert progress.ends == ({"events": {"0": 5}},)
         assert progress.committed == "orders"
 
-    def test_nobody_reads(self, tmp_path: Path) -> None:
+    def test_no_reader(self, tmp_path: Path) -> None:
         done = Progress("q", "id", 0, 0, 0, 0, "now")
         Reports(str(tmp_path / "none")).send(done)
         os.mkfifo(tmp_path / "pipe")
         Reports(str(tmp_path / "pipe")).send(done)
         with ProgressPipe() as pipe:
             reports = Reports(str(pipe.path))
-            # Full after a while; what does not fit is lost, and the next whole line is read.
+            # Full after a while; what does not fit is lost, and the next complete line is read.
             for batch in range(24):
                 reports.send(Progress("q" * 4000, "id", batch, 0, 0, 0, "now"))
             assert 0 < len(pipe.read(0)) < 24

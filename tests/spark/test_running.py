@@ -172,7 +172,7 @@ class TestOutput:
         assert "printed" in text
         assert "Done in" in text
 
-    def test_a_consumer_that_nobody_commits_to(
+    def test_a_consumer_without_commits(
         self, sg: Sg, launcher: Path, store: Path, tmp_path: Path
     ) -> None:
         app = write(tmp_path / "a.py", REPORT)
@@ -191,7 +191,7 @@ class TestSignals:
             process.send_signal(number)
             out, err = process.communicate(timeout=30)
         assert (process.returncode, out) == (code, "finished the batch\n")
-        assert "asked to end and ended with exit code 0" in err
+        assert "asked to stop and ended with exit code 0" in err
         assert members(leader(err)) == []
 
     def test_the_second_kills(self, launcher: Path, tmp_path: Path) -> None:

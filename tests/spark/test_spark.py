@@ -29,7 +29,7 @@ PATIENCE = 180.0
 
 
 class TestProbe:
-    def test_what_it_is_told(self, sg: Sg, tmp_path: Path) -> None:
+    def test_its_settings(self, sg: Sg, tmp_path: Path) -> None:
         (tmp_path / "conf").mkdir()
         (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.from.defaults yes\n")
         secret = "ge heim=ü\\x"
@@ -41,7 +41,7 @@ class TestProbe:
         )
         document = json.loads(result.stdout.splitlines()[0])
         # Also the settings of the installation: a file of one's own would replace them.
-        assert document["told"] == {
+        assert document["settings"] == {
             "spark.my.secret": secret,
             "spark.plain": "p",
             "spark.from.defaults": "yes",
@@ -62,7 +62,7 @@ class TestProbe:
 def test_a_query_that_is_killed_and_started_again(tmp_path: Path) -> None:
     """After every kill the store is at the end of the last batch that was committed, or before."""
     job = _Job(tmp_path)
-    # Killed by somebody else, in the middle of things.
+    # Killed from outside, in the middle of things.
     process = job.start("--allow-new-consumer")
     job.wait_for(batch=3, process=process)
     _is_alive_and_refused(job)
@@ -160,13 +160,13 @@ def _is_alive_and_refused(job: _Job) -> None:
 
 def _is_quiet_when_it_is_time(job: _Job) -> None:
     storage = open_storage(str(job.checkpoint), read_only=True)
-    assert signs_of_life(storage, patience=0).verdict is Verdict.QUIET
-    # Without `submit`, that waited for its end, nobody would know.
+    assert signs_of_life(storage, timeout=0).verdict is Verdict.QUIET
+    # Only `submit`, which waited for its end, knows.
     ended = job.checkpoint / ENDED
     text = ended.read_text()
     ended.unlink()
-    assert signs_of_life(storage, patience=0).verdict is Verdict.POSSIBLY_ALIVE
-    later = signs_of_life(storage, now=time.time() + WINDOW, patience=0)
+    assert signs_of_life(storage, timeout=0).verdict is Verdict.POSSIBLY_ALIVE
+    later = signs_of_life(storage, now=time.time() + WINDOW, timeout=0)
     assert later.verdict is Verdict.QUIET
     ended.write_text(text)
 

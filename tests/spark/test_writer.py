@@ -1,4 +1,4 @@
-"""Is a job writing to a checkpoint? Files, locks, processes, and what may not be seen."""
+"""Is a job writing to a checkpoint? Files, locks, processes, and hidden processes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ STREAMING = "stream execution thread for orders"
 
 def look(root: Path, *, ahead: float = 0.0) -> Evidence:
     storage = open_storage(str(root), read_only=True)
-    return signs_of_life(storage, now=time.time() + ahead, patience=0.3)
+    return signs_of_life(storage, now=time.time() + ahead, timeout=0.3)
 
 
-def told(evidence: Evidence, process: subprocess.Popen[bytes]) -> list[str]:
+def lines_about(evidence: Evidence, process: subprocess.Popen[bytes]) -> list[str]:
     """The lines about one process; others of this machine are not our business here."""
     return [line for line in evidence.lines if f"pid {process.pid} " in line]
 
@@ -75,7 +75,7 @@ class TestFiles:
         with pytest.raises(
             Locked, match="a job may be writing to it: newest write: offsets/4"
         ) as e:
-            refuse_living(storage, look=lambda s: signs_of_life(s, patience=0))
+            refuse_living(storage, look=lambda s: signs_of_life(s, timeout=0))
         assert "writes alone count until 20" in e.value.hint
         refuse_living(storage, accept_possible=True)
 
@@ -116,14 +116,14 @@ class TestProcesses:
         try:
             evidence = look(checkpoint)
             assert evidence.verdict is Verdict.ALIVE
-            [line] = told(evidence, process)
+            [line] = lines_about(evidence, process)
             assert "(sleep), since 20" in line
             assert f"it has {file} open" in line
         finally:
             process.kill()
             process.wait()
 
-    def test_somebody_who_reads_is_no_writer(self, checkpoint: Path) -> None:
+    def test_a_reader_is_no_writer(self, checkpoint: Path) -> None:
         with (checkpoint / "offsets" / "3").open() as stream:
             process = subprocess.Popen(["sleep", "60"], stdin=stream)
         try:
@@ -145,13 +145,13 @@ class TestProcesses:
         ]
         evidence = look(tmp_path / "link")
         for process in ways:
-            [line] = told(evidence, process)
+            [line] = lines_about(evidence, process)
             assert "its command line or environment names it" in line
         assert evidence.verdict is Verdict.ALIVE
 
     def test_a_jvm_that_names_another(self, checkpoint: Path, jvm: FakeJvm) -> None:
         process = jvm(f"{checkpoint}2", "checkpoint", str(checkpoint.parent), cwd=checkpoint)
-        assert told(look(checkpoint), process) == []
+        assert lines_about(look(checkpoint), process) == []
 
     def test_no_secret_of_it_is_shown(self, checkpoint: Path, jvm: FakeJvm) -> None:
         process = jvm(
@@ -159,7 +159,7 @@ class TestProcesses:
             *("--conf", "spark.password=geheim", "--jars", "a.jar", "/opt/job.py", "geheim"),
             str(checkpoint),
         )
-        [line] = told(look(checkpoint), process)
+        [line] = lines_about(look(checkpoint), process)
         assert "(java SparkSubmit job.py), since 20" in line
         assert f"started by pid {os.getpid()} (python" not in line, "that is ourselves"
         assert "geheim" not in line
@@ -168,7 +168,7 @@ class TestProcesses:
         process = jvm(thread=STREAMING, cwd=Path("/"))
         evidence = look(checkpoint)
         assert evidence.verdict is Verdict.QUIET
-        [line] = told(evidence, process)
+        [line] = lines_about(evidence, process)
         assert "nothing shows which" in line
         assert line in evidence.doubts
 
@@ -176,16 +176,16 @@ class TestProcesses:
         process = jvm(str(checkpoint.parent), thread=STREAMING)
         evidence = look(checkpoint)
         assert evidence.verdict is Verdict.POSSIBLY_ALIVE
-        assert "names the directory above" in told(evidence, process)[0]
+        assert "names the directory above" in lines_about(evidence, process)[0]
 
     def test_one_that_writes_while_it_is_watched(self, checkpoint: Path, jvm: FakeJvm) -> None:
         body = f"time.sleep(1)\nf = open({str(checkpoint / 'offsets/4')!r}, 'w')"
         process = jvm(thread=STREAMING, body=body, cwd=Path("/"))
         (checkpoint / "commits" / "3").write_text("v1")
         storage = open_storage(str(checkpoint), read_only=True)
-        evidence = signs_of_life(storage, patience=30)
+        evidence = signs_of_life(storage, timeout=30)
         assert evidence.verdict is Verdict.ALIVE
-        assert [line for line in told(evidence, process) if "offsets/4 open" in line]
+        assert [line for line in lines_about(evidence, process) if "offsets/4 open" in line]
         assert evidence.doubts == [line for line in evidence.doubts if str(process.pid) not in line]
 
 
@@ -222,15 +222,15 @@ class TestWebInterface:
         process = self.serve(jvm, QUERY)
         evidence = look(checkpoint)
         assert evidence.verdict is Verdict.ALIVE
-        assert "lists the query" in told(evidence, process)[0]
+        assert "lists the query" in lines_about(evidence, process)[0]
 
     def test_lists_another(self, checkpoint: Path, jvm: FakeJvm) -> None:
         process = self.serve(jvm, "bba75124-8695-40a8-b0e3-d8856de66ac1")
-        assert told(look(checkpoint), process) == []
+        assert lines_about(look(checkpoint), process) == []
 
 
 class TestUnseen:
-    @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+    @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
     def test_processes_of_others(self, checkpoint: Path, jvm: FakeJvm) -> None:
         process = jvm(thread=STREAMING, cwd=Path("/"))
         proc = Proc()
@@ -253,10 +253,10 @@ class TestUnseen:
         evidence = look(checkpoint)
         assert evidence.verdict is Verdict.QUIET
         assert any("may not be seen" in line and "JVMs" in line for line in evidence.unseen)
-        assert told(evidence, process)
+        assert lines_about(evidence, process)
 
     def test_no_proc(self, checkpoint: Path, tmp_path: Path) -> None:
         storage = open_storage(str(checkpoint))
         evidence = signs_of_life(storage, proc=Proc(tmp_path / "none"))
         assert evidence.verdict is Verdict.QUIET
-        assert evidence.unseen == ("this system has no /proc, so its processes were not looked at",)
+        assert evidence.unseen == ("this system has no /proc, so its processes were not checked",)

@@ -130,7 +130,7 @@ def _checkpoint_document(state: CheckpointState | None) -> dict[str, Any] | None
         return None
     return {
         "path": str(state.path),
-        "standing": state.standing.name.lower(),
+        "status": state.next_start.name.lower(),
         "next_batch": state.next_batch,
         "replays": state.replays,
         "replayed_events": state.replayed_events,

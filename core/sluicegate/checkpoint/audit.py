@@ -1,7 +1,7 @@
-"""Did a query lose or double anything? What its logs, and its file sink's, can prove.
+"""Checks whether a query lost or duplicated data, by its own logs and its file sink's.
 
-Per batch: does it begin where the one before ended, did any position go backwards, did the sink
-write it in the same run that planned it, and do readers of the output see all its files.
+For each batch: whether it begins where the previous one ended, whether a position went backwards,
+whether the sink wrote it in the run that planned it, and whether readers see all its files.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ _CLOCK_SLACK_MS = 10_000
 UNKNOWN_RANGE = rule(
     "SG-AUDIT-UNKNOWN-RANGE",
     Severity.WARNING,
-    "what a batch read cannot be told",
-    "The offsets of the batch before it are not kept, so where it began is not known. With "
+    "the range that a batch read is unknown",
+    "The offsets of the previous batch are missing, so its start is unknown. With "
     "asynchronous progress tracking this is normal; otherwise an offsets file was deleted.",
 )
 BACKWARDS = rule(
     "SG-AUDIT-BACKWARDS",
     Severity.WARNING,
     "a position went backwards",
-    "A later batch ends before an earlier one did: the query was rewound, or a topic was created "
-    "anew. What lies between was read twice; only a sink that recognises repetition kept it once.",
+    "A later batch ends before an earlier one: the query was rewound, or a topic was recreated. "
+    "The events in between were read twice; only an idempotent sink has them once.",
 )
 SKIPPED = rule(
     "SG-AUDIT-SINK-SKIPPED",
     Severity.ERROR,
     "the sink skipped a batch",
-    "The sink had committed this batch number before the batch was planned, in an earlier life of "
-    "the query, and therefore ignored it: what the batch read is not in the output.",
+    "The sink had committed this batch number before the batch was planned, in an earlier run of "
+    "the query, and therefore ignored it: the events of the batch are not in the output.",
 )
 NOT_WRITTEN = rule(
     "SG-AUDIT-SINK-NOT-WRITTEN",
     Severity.ERROR,
     "a committed batch is not in the sink's log",
-    "The checkpoint counts the batch as finished, but the sink's log has no entry for it: its rows "
-    "are not seen by readers.",
+    "The checkpoint has the batch as committed, but the sink's log has no entry for it: readers do "
+    "not see its rows.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedBatch:
-    """One batch as the logs prove it; None where they cannot tell."""
+    """One batch by its logs; None where they do not show it."""
 
     number: int
     planned_ms: int
@@ -66,14 +66,14 @@ class AuditedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The batches looked at and what is wrong with them."""
+    """The checked batches and their findings."""
 
     batches: tuple[AuditedBatch, ...]
     findings: tuple[Finding, ...]
 
 
 def audit(storage: Storage, sink: Storage | None, since_ms: int = 0) -> Audit:
-    """Audit the batches planned at or after a time; the sink as a whole."""
+    """Audit the batches planned at or after a time; the sink completely."""
     look = look_at(storage)
     listing = list_log(sink, SINK_DIRECTORY) if sink else None
     batches: list[AuditedBatch] = []
@@ -152,7 +152,7 @@ def _check_written(
         if is_committed and not covered:
             yield NOT_WRITTEN.at(place, f"batch {entry.batch} is committed")
         return
-    # Clocks differ, and many file systems keep whole seconds only.
+    # Clocks differ, and many file systems store times in seconds only.
     early = [f for f in written if 0 < f.modified_ms < entry.timestamp_ms - _CLOCK_SLACK_MS]
     if early and len(early) == len(written):
         detail = f"batch {entry.batch} was planned after its output {early[0].path} was written"
@@ -162,7 +162,7 @@ def _check_written(
 def _written(
     sink: Storage | None, listing: LogListing | None, number: int
 ) -> tuple[SinkFile, ...] | None:
-    """What the sink wrote for a batch; None if its log does not tell (compacted, or none)."""
+    """The files that the sink wrote for a batch; None if they are compacted or there is no log."""
     if sink is None or listing is None or number not in listing.batches:
         return None
     try:

@@ -3,20 +3,20 @@
 Such a checkpoint has no fence of its own, so an operation brings one:
 
 1. New contents are staged and old files get a second name, all below `_sluicegate/N/`, fsynced.
-2. `_sluicegate/N.change` says what will be done.
+2. `_sluicegate/N.change` records what will be done.
 3. The *barrier* goes up: an offsets file with the next number, whose text is not a log entry. Spark
    starts from the newest offsets file, so it refuses to start; a job that runs after all dies when
-   it wants to write that batch. `_sluicegate/N.begun` says that it was up.
-4. The files are put in place or taken away, each in one step.
+   it wants to write that batch. `_sluicegate/N.begun` records that it was up.
+4. The files are put in place or removed, each in one step.
 5. The barrier comes down: it is removed, or replaced by the offsets that belong there.
 6. `_sluicegate/N.done` closes the operation.
 
 As long as the barrier is up, the operation can be finished (all its new contents are there) or
-taken back (all old files are). Before that nothing has happened; after it everything has. Whoever
-takes it back first writes `_sluicegate/N.undone`, so that the next one goes the same way.
+reverted (all old files are). Before that nothing has happened; after it everything has. Reverting
+first writes `_sluicegate/N.undone`, so that an interrupted revert is continued, not finished.
 
 A checkpoint that is being made has a barrier, too: it is the first file in a new directory and the
-last to go. What is there is a part of a checkpoint, and nothing but the directory itself is lost.
+last to be removed. The directory then holds an incomplete checkpoint, and nothing else is affected.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """What an operation does, to which files, for whom; `newest` is the newest batch it leaves."""
+    """An operation: its files and its author; `newest` is the newest batch after it."""
 
     number: int
     at: float
@@ -76,7 +76,7 @@ class ChangeRecord:
 
     @property
     def pruned_name(self) -> str:
-        """The file that says that its backups were discarded."""
+        """The file that records that its backups were removed."""
         return f"{self.number:020d}.pruned"
 
     def with_files(self, files: tuple[Changed, ...]) -> ChangeRecord:
@@ -135,12 +135,12 @@ def _record(fields: Mapping[str, Any]) -> ChangeRecord:
 
 
 SIGN = "sluicegate: "
-"""What every barrier begins with: a file among the offsets that Spark cannot read."""
+"""The beginning of every barrier: a file among the offsets that Spark cannot read."""
 _SIGN = f"{SIGN}this checkpoint is not complete"
 
 
 class NotComplete(Drifted):
-    """The directory holds a part of a checkpoint, because making it was interrupted."""
+    """The directory holds an incomplete checkpoint, because making it was interrupted."""
 
 
 def barrier_key(above: int) -> str:
@@ -150,7 +150,7 @@ def barrier_key(above: int) -> str:
 
 def raise_barrier(storage: Storage, key: str, again: str) -> None:
     """Make a new directory one that Spark refuses; `again` is the command that makes it."""
-    # Spark's error shows the first line of what it cannot read, so it says what to do.
+    # Spark's error shows the first line of a file it cannot read, so the line names the fix.
     text = f"{_SIGN}; remove it and make it again: {_advice(storage.uri, again)}\n"
     storage.put_if_absent(key, text.encode())
 
@@ -172,7 +172,7 @@ def advice(text: str) -> str:
 
 
 def refuse_unfinished(storage: Storage) -> None:
-    """Raise `NotComplete` if the checkpoint is a part of one."""
+    """Raise `NotComplete` if the checkpoint is incomplete."""
     text = barrier_text(storage)
     if text is not None:
         raise NotComplete(
@@ -205,23 +205,23 @@ _PIECE = 1 << 20
 
 
 class Progress(Enum):
-    """How far an operation came."""
+    """How far an operation got."""
 
     NOT_BEGUN = journal.NOT_BEGUN
-    HALF_WAY = "interrupted; Spark refuses to start"
-    HALF_BACK = "interrupted while it was taken back; Spark refuses to start"
+    HALF_DONE = "interrupted; Spark refuses to start"
+    HALF_REVERTED = "interrupted while it was reverted; Spark refuses to start"
     DONE = journal.DONE
-    TAKEN_BACK = "taken back"
+    REVERTED = "reverted"
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the checkpoint is in between, so that somebody must go on or back."""
-        return self in (Progress.HALF_WAY, Progress.HALF_BACK)
+        """Whether the operation has to be finished or reverted before Spark can start."""
+        return self in (Progress.HALF_DONE, Progress.HALF_REVERTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A recorded operation, how far it came, and whether its backups were given up."""
+    """A recorded operation, how far it got, and whether its backups were removed."""
 
     record: ChangeRecord
     progress: Progress
@@ -251,13 +251,13 @@ def interrupted(roots: Roots) -> Operation | None:
 
 
 def refuse_interrupted(roots: Roots) -> None:
-    """Refuse to work on a checkpoint that is changed half way."""
+    """Refuse to work on a checkpoint with an interrupted operation."""
     stuck = interrupted(roots)
     if stuck is not None:
         place = roots[Place.CHECKPOINT].uri
         raise Drifted(
             f"{stuck.record.id} ({stuck.record.kind}) of {place} was interrupted",
-            hint=f"finish it with: {command('checkpoint', 'repair', place)}; or take it back with: "
+            hint=f"finish it with: {command('checkpoint', 'repair', place)}; or revert it with: "
             f"{command('undo', place)}",
             place=place,
         )
@@ -301,8 +301,8 @@ def finish(roots: Roots, record: ChangeRecord) -> None:
     storage.put_if_absent(_key(record, "done"), b"")
 
 
-def take_back(roots: Roots, record: ChangeRecord) -> None:
-    """Put everything back to what it was before an operation that was interrupted."""
+def revert(roots: Roots, record: ChangeRecord) -> None:
+    """Restore everything to its state before an interrupted operation."""
     storage = roots[Place.CHECKPOINT]
     storage.put_if_absent(_key(record, "undone"), b"")
     for file in reversed(record.files):
@@ -312,7 +312,7 @@ def take_back(roots: Roots, record: ChangeRecord) -> None:
 
 
 def make_durable(storage: Storage, record: ChangeRecord) -> None:
-    """Make sure that the end of an operation lasts, if whoever carried it out has died since."""
+    """Make the end of an operation durable, in case its process died before it could."""
     for key in (_key(record, "begun"), f"offsets/{record.newest}"):
         if storage.stat(key) is not None:
             storage.sync(key)
@@ -328,7 +328,7 @@ def inverse(record: ChangeRecord) -> list[Edit]:
 
 
 def differences(roots: Roots, record: ChangeRecord) -> list[str]:
-    """The files that are no longer what a finished operation made of them."""
+    """The files that were changed since a finished operation wrote them."""
     return [
         f"{roots[file.place].uri}/{file.key}"
         for file in record.files
@@ -337,7 +337,7 @@ def differences(roots: Roots, record: ChangeRecord) -> list[str]:
 
 
 def _stage(roots: Roots, number: int, index: int, edit: Edit) -> Changed:
-    """Give the old file a second name, and lay the new content ready."""
+    """Give the old file a second name, and stage the new content."""
     storage = roots[edit.place]
     base = f"{HOME}/{number:020d}"
     had_old = storage.stat(edit.key) is not None
@@ -358,23 +358,23 @@ def _stage(roots: Roots, number: int, index: int, edit: Edit) -> Changed:
 def _progress(storage: Storage, record: ChangeRecord, names: set[str]) -> Progress:
     undone = f"{record.number:020d}.undone" in names
     if _barrier_is_up(storage, record):
-        return Progress.HALF_BACK if undone else Progress.HALF_WAY
+        return Progress.HALF_REVERTED if undone else Progress.HALF_DONE
     if undone:
-        return Progress.TAKEN_BACK
+        return Progress.REVERTED
     begun = f"{record.number:020d}.begun" in names
     return Progress.DONE if begun else Progress.NOT_BEGUN
 
 
 def _raise_barrier(storage: Storage, record: ChangeRecord) -> None:
     repair, undo = command("checkpoint", "repair", storage.uri), command("undo", storage.uri)
-    # Spark's error shows the first line of what it cannot read, so it says what to do.
+    # Spark's error shows the first line of a file it cannot read, so the line names the fix.
     text = (
         f"{_sign(record)} was interrupted; finish it with: {repair}; or take it back with: {undo}\n"
     )
     if storage.put_if_absent(record.barrier, text.encode()):
         return
     if is_barrier(storage, record.barrier):
-        # A copy that was made for this operation: from here on it is whole, and can be finished.
+        # A copy that was made for this operation: from here on it is complete, and can be finished.
         storage.replace(record.barrier, text.encode())
         return
     if not _barrier_is_up(storage, record):
@@ -394,7 +394,7 @@ def _barrier_is_up(storage: Storage, record: ChangeRecord) -> bool:
 
 
 def _sign(record: ChangeRecord) -> str:
-    """How a barrier begins, by which it is told from a log entry and from other barriers."""
+    """The beginning of a barrier, which identifies it among log entries and other barriers."""
     return f"{SIGN}{record.id} ({record.kind})"
 
 
@@ -433,14 +433,14 @@ def _is_new(roots: Roots, record: ChangeRecord, file: Changed) -> bool:
 
 
 def _is_same(storage: Storage, key: str, other: str | None) -> bool:
-    """Whether a key leads to the same file, or one of the same content; None: to nothing."""
+    """Whether two keys name the same file or equal content; None means no file."""
     found = storage.stat(key)
     if other is None or found is None:
         return found is None and other is None
     kept = storage.stat(other)
     if kept is None:
         raise StorageFailed(
-            f"{storage.uri}/{other} is gone, which is needed to finish or undo an operation",
+            f"{storage.uri}/{other} is missing, but needed to finish or undo an operation",
             hint="restore it from a backup of the checkpoint",
             place=f"{storage.uri}/{other}",
         )
@@ -461,8 +461,8 @@ def _equal(storage: Storage, key: str, other: str) -> bool:
 def _foreign(storage: Storage, file: Changed) -> Drifted:
     place = f"{storage.uri}/{file.key}"
     return Drifted(
-        f"{place} is neither what it was before the operation nor what the operation makes of it",
-        hint="somebody else changed it; compare it with the copies below _sluicegate/",
+        f"{place} has neither the content from before the operation nor that from after it",
+        hint="another process changed it; compare it with the copies below _sluicegate/",
         place=place,
     )
 

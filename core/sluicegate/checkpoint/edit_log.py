@@ -1,7 +1,7 @@
 """The edits of a checkpoint: as entries of its history, and the backups they keep for undo.
 
-The record of an operation stays, so that the history is whole. `_sluicegate/N.pruned` is written
-before anything goes; whoever finds it knows that the operation cannot be undone any more.
+The record of an operation is kept, so that the history stays complete. `_sluicegate/N.pruned` is
+written before anything is removed; it shows that the operation can no longer be undone.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ def undone_operations(operations: list[Operation]) -> dict[str, str]:
 
 
 def entry_of(found: Operation, undone: Mapping[str, str]) -> Entry:
-    """An operation as history shows it; `undone` tells which were undone by which."""
+    """An operation as history shows it; `undone` maps operations to those that undid them."""
     record = found.record
     undo = "yes" if found.progress is Progress.DONE else f"no: {found.progress.value}"
     if found.progress.is_interrupted:
         undo = "yes"
     if found.pruned:
-        undo = "no: its backups were given up"
+        undo = "no: its backups were removed"
     if record.id in undone:
         undo = f"undone by {undone[record.id]}"
-    told = "" if found.progress is Progress.DONE else f"{found.progress.value}: "
+    prefix = "" if found.progress is Progress.DONE else f"{found.progress.value}: "
     return Entry(
         id=record.id,
         at=record.at,
         kind=record.kind,
         by=str(record.by),
-        summary=told + record.summary,
+        summary=prefix + record.summary,
         reason=record.reason,
         undoes=record.undoes,
         undo=undo,
@@ -72,7 +72,7 @@ def old_backups(storage: Storage, before: float) -> list[Backup]:
 
 
 def prune_backups(storage: Storage, before: float, by: Who) -> list[Backup]:
-    """Remove them, under the lock of the checkpoint; `Locked` if somebody works on it."""
+    """Remove them, under the lock of the checkpoint; `Locked` if another process holds it."""
     with storage.lock(LOCK).hold(timeout=0):
         gone = old_backups(storage, before)
         for each in gone:

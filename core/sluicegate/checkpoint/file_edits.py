@@ -1,11 +1,11 @@
-"""What operations do to files, and what they have in common: their work as plain values.
+"""Edits of files, and the base class of all operations on a checkpoint.
 
-Edits are values that planners make and the operation carries out. The order counts only for
-readers; what makes an operation atomic is the barrier.
+Edits are values that planners make and the operation carries out. Their order matters only to
+readers; the barrier makes an operation atomic.
 
 Each operation is one frozen dataclass with `plan`, which turns it into edits of files. The journal
-plans it, plans it again when it is applied, compares what it depends on, and carries the edits out
-behind a barrier; the inverse of all of them is the one in `undo`.
+plans it, plans it again when it is applied, compares the preconditions, and carries the edits out
+behind a barrier; `undo` is the inverse of all of them.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ Pieces = Callable[[], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Content that lies in a file already, under this key of the same place."""
+    """Content that is already in a file, under this key of the same place."""
 
     key: str
 
 
 Content = bytes | Pieces | Linked | None
-"""New content, in pieces if it is large; None takes the file away."""
+"""New content, in pieces if it is large; None removes the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One file and what becomes of it."""
+    """One file and its new content."""
 
     place: Place
     key: str
@@ -61,7 +61,7 @@ def put(key: str, text: str, place: Place = Place.CHECKPOINT) -> Edit:
 
 
 def remove_with_sums(storage: Storage, key: str, place: Place = Place.CHECKPOINT) -> list[Edit]:
-    """Take a file away, with Hadoop's and Spark's checksums of it and theirs."""
+    """Remove a file, with Hadoop's and Spark's checksums of it and theirs."""
     directory, slash, name = key.rpartition("/")
     sums = (hidden_name(name), visible_name(name), hidden_name(visible_name(name)))
     keys = [key, *(f"{directory}{slash}{each}" for each in sums)]
@@ -69,12 +69,12 @@ def remove_with_sums(storage: Storage, key: str, place: Place = Place.CHECKPOINT
 
 
 def drop_sums(storage: Storage, key: str, place: Place = Place.CHECKPOINT) -> list[Edit]:
-    """Take away what is a stale checksum once a file has new content."""
+    """Remove the checksums that are stale once a file has new content."""
     return [edit for edit in remove_with_sums(storage, key, place) if edit.key != key]
 
 
 def fingerprint(roots: Roots, edits: Iterable[Edit]) -> str:
-    """A digest of which files the edits meet now: names, sizes and times."""
+    """A digest of the current files that the edits change: names, sizes and times."""
     digest = blake2b(digest_size=16)
     for edit in sorted(edits, key=lambda e: (e.place.value, e.key)):
         found = roots[edit.place].stat(edit.key)
@@ -116,8 +116,8 @@ def newest_after(batches: Iterable[int], edits: Iterable[Edit]) -> int:
     return max(left, default=-1)
 
 
-def standing(look: Look) -> tuple[Precondition, ...]:
-    """The newest batch and commit, by number and content: what nearly every change depends on."""
+def newest_preconditions(look: Look) -> tuple[Precondition, ...]:
+    """The newest batch and commit, by number and content: nearly every change depends on them."""
     storage = look.storage
     newest = look.last_batch
     digest = None if newest is None else digest_of(storage, f"offsets/{newest}")
@@ -136,7 +136,7 @@ class CheckpointOperation(ABC):
 
     @abstractmethod
     def plan(self, roots: Roots) -> Draft:
-        """The edits that it is for the checkpoint as it is now, or a refusal that says why."""
+        """Its edits for the checkpoint in its current state, or a refusal with the reason."""
 
     def to_work(self) -> dict[str, Any]:
         """As plain values, for a plan."""

@@ -1,4 +1,4 @@
-"""Where a checkpoint stands: one screen, its batches, its positions, and what differs."""
+"""The content of a checkpoint: summary, batches, positions, and comparison of two."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sluicegate.checkpoint.format.offset_log import (
 )
 from sluicegate.checkpoint.format.operators import Operator, read_operator
 from sluicegate.checkpoint.stores import StateStore, find_stores, store_bytes
-from sluicegate.checkpoint.view import SOURCES, Look, Standing, look_at, read_query_id
+from sluicegate.checkpoint.view import SOURCES, Look, NextStart, look_at, read_query_id
 from sluicegate.errors import NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.positions import Positions
 from sluicegate.report import Difference
@@ -69,7 +69,7 @@ def events_between(before: OffsetEntry | None, after: OffsetEntry | None) -> int
             return None
         for position in end:
             began = start.get(position.topic, position.partition)
-            # Where a new partition began, or what a rewind means, the log does not tell.
+            # The log does not show where a new partition began, or what a rewind means.
             if began is None or position.offset < began:
                 return None
             total += position.offset - began
@@ -88,7 +88,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SourceSummary:
-    """Where one source stands; `log` is how large a file source's own log has become."""
+    """The position of one source; `log` is the size of a file source's own log."""
 
     offset: SourceOffset
     log: LogSize | None
@@ -110,11 +110,11 @@ class StoreSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that is known of a checkpoint; `problems` are the parts that could not be read."""
+    """Everything known about a checkpoint; `problems` are the parts that could not be read."""
 
     uri: str
     query_id: str | None
-    standing: Standing
+    next_start: NextStart
     last_batch: int | None
     last_commit: int | None
     offsets: OffsetEntry | None
@@ -130,29 +130,29 @@ class Summary:
     @property
     def watermark_ms(self) -> int | None:
         """The watermark the next batch starts with."""
-        if self.commit is not None and self.standing is Standing.CLEAN:
+        if self.commit is not None and self.next_start is NextStart.CLEAN:
             return self.commit.next_watermark_ms
         return self.offsets.watermark_ms if self.offsets else None
 
     @property
     def conf(self) -> Mapping[str, str]:
-        """Settings that a restart takes from here, whatever the session says."""
+        """Settings that a restart takes from here, overriding the session's."""
         return self.offsets.conf if self.offsets else {}
 
 
 def inspect(storage: Storage) -> Summary:
-    """Look at a checkpoint; damage is told, not raised."""
+    """Read a checkpoint; damage is reported, not raised."""
     look = look_at(storage)
     problems: list[str] = []
     stores = find_stores(look)
     offsets = _try(problems, lambda: _newest_offsets(look))
     commit = _try(problems, lambda: _newest_commit(look))
-    # Names alone may look clean; what the next start does depends on reading these two.
+    # Names alone may look clean, but the next start has to read these two.
     readable = not problems
     return Summary(
         uri=storage.uri,
         query_id=_try(problems, lambda: read_query_id(storage)),
-        standing=look.standing if readable else Standing.BROKEN,
+        next_start=look.next_start if readable else NextStart.BROKEN,
         last_batch=look.last_batch,
         last_commit=look.last_commit,
         offsets=offsets,
@@ -172,7 +172,7 @@ def inspect(storage: Storage) -> Summary:
 def oldest_rollback(look: Look, stores: list[StateStore]) -> int | None:
     """The oldest batch a rollback can go to: planned after another, committed, and its state loads.
 
-    Judged by names; a gap in between ends it.
+    Checked by name only; a gap in between ends the search.
     """
     planned = set(look.offsets.batches)
     # Spark also needs the offsets of the batch before the one it starts from.

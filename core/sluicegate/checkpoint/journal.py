@@ -15,7 +15,7 @@ from sluicegate.checkpoint.operations import relocate
 from sluicegate.checkpoint.operations.repair import Repair
 from sluicegate.checkpoint.operations.reset import Reset
 from sluicegate.checkpoint.operations.rollback import Rollback
-from sluicegate.checkpoint.operations.undo import Finish, TakeBack, Undo, find
+from sluicegate.checkpoint.operations.undo import Finish, Revert, Undo, find
 from sluicegate.checkpoint.view import look_at, read_query_id
 from sluicegate.checkpoint.writers import LOCK, refuse_living, settle
 from sluicegate.errors import Corrupt, SluicegateError
@@ -30,20 +30,20 @@ _README = (
     "What Sluicegate did to this checkpoint, and what undo needs. Spark ignores this directory.\n"
 )
 _OTHER_OUTPUT = (
-    "The output is not touched. Let the query of the copy write to one of its own: a sink that has "
-    "batches of the same numbers already skips them, and their rows are lost."
+    "The output is not touched. Give the query of the copy an output of its own: a sink that "
+    "already has batches with the same ids skips them, and their rows are lost."
 )
 _OPERATIONS: dict[str, type[CheckpointOperation]] = {
-    each.name: each for each in (Rollback, Reset, Repair, Undo, Finish, TakeBack)
+    each.name: each for each in (Rollback, Reset, Repair, Undo, Finish, Revert)
 }
-_GOING_ON = (Finish, TakeBack)
+_RESUMING = (Finish, Revert)
 
 
 class CheckpointJournal(Journal[CheckpointOperation]):
     """`Journal` of a Spark checkpoint, with its file sink if that is to be changed, too.
 
-    `writer_gone` is the operator's word that the job has ended, where files are too young to tell;
-    against certain evidence it does not help.
+    `writer_gone` is the operator's confirmation that the job has ended, where files are too young
+    to show it; it does not override certain evidence.
     """
 
     def __init__(
@@ -77,27 +77,27 @@ class CheckpointJournal(Journal[CheckpointOperation]):
         return self._as_plan(self._draft(operation), operation)
 
     def _draft(self, operation: CheckpointOperation) -> Draft:
-        if isinstance(operation, (Undo, *_GOING_ON)):
+        if isinstance(operation, (Undo, *_RESUMING)):
             self._operation(operation.undoes)
-        if not isinstance(operation, _GOING_ON):
-            # Before it is planned: half of a change tells nothing.
+        if not isinstance(operation, _RESUMING):
+            # Before it is planned: a checkpoint in the middle of a change cannot be planned on.
             self.refuse_interrupted()
         return operation.plan(self._roots)
 
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
         stuck = edit.interrupted(self._roots)
         if stuck is not None and operation in (None, stuck.record.id):
-            return self.propose(TakeBack(undoes=stuck.record.id))
+            return self.propose(Revert(undoes=stuck.record.id))
         return super().plan_undo(operation, force=force)
 
     def undoable(self, operation: str | None) -> Entry:
-        """The newest change; of one that is named, its plan says whether it can be undone."""
+        """The newest change, or a named one; whether that can be undone is decided by its plan."""
         if operation is not None:
             return entry_of(self._operation(operation), {})
         for entry in self.history():
             if entry.kind != Undo.name and entry.undo == "yes":
                 return entry
-        raise NothingToUndo(f"nothing was changed in {self._storage.uri}, or all is undone")
+        raise NothingToUndo(f"{self._storage.uri} has no change that can be undone")
 
     def inverse(self, entry: Entry, *, force: bool) -> CheckpointOperation:
         del force  # a foreign checkpoint has no fence that would make it safe
@@ -108,7 +108,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
         stuck = edit.interrupted(self._roots)
         if stuck is None:
             return None
-        kind = Finish if stuck.progress is Progress.HALF_WAY else TakeBack
+        kind = Finish if stuck.progress is Progress.HALF_DONE else Revert
         return self.propose(kind(undoes=stuck.record.id))
 
     def preflight(self, plan: Plan) -> str | None:
@@ -131,8 +131,8 @@ class CheckpointJournal(Journal[CheckpointOperation]):
             operation = self.operation(plan.work)
             draft = self._draft(operation)
             check_drift(plan, self._as_plan(draft, operation))
-            if isinstance(operation, _GOING_ON):
-                return self._go_on(operation)
+            if isinstance(operation, _RESUMING):
+                return self._resume(operation)
             return self._perform(draft, operation, approval)
 
     def plan_into(self, operation: CheckpointOperation, destination: str) -> Plan:
@@ -143,7 +143,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
         root = canonical_uri(destination)
         return replace(
             plan,
-            title=f"{plan.title}, in a copy at {destination}, of the checkpoint",
+            title=f"{plan.title}, in a copy of the checkpoint at {destination}",
             actions=(*copy.actions, Action("then", root, "the following"), *plan.actions),
             consequences=(*copy.consequences, *plan.consequences),
             subject=replace(self._subject, uri=root, name=None),
@@ -151,7 +151,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
         )
 
     def apply_into(self, plan: Plan, approval: Approval) -> Entry:
-        """Make the copy that `plan_into` describes; Spark refuses it until it is changed."""
+        """Make the copy that `plan_into` describes; Spark refuses it until the change is done."""
         self._refuse_living()
         assert plan.subject
         operation = self.operation(plan.work)
@@ -175,7 +175,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
     def _draft_copy(self, operation: CheckpointOperation) -> Draft:
         """A draft that leaves the sink alone: it belongs to the original."""
         draft = operation.plan({Place.CHECKPOINT: self._storage})
-        # What is said about naming the sink is for a change in place.
+        # Advice about --sink is for a change in place.
         others = tuple(text for text in draft.consequences if "--sink" not in text)
         return replace(draft, consequences=(*others, _OTHER_OUTPUT))
 
@@ -192,7 +192,7 @@ class CheckpointJournal(Journal[CheckpointOperation]):
     def _record(
         self, draft: Draft, operation: CheckpointOperation, approval: Approval
     ) -> ChangeRecord:
-        """What the first operation on a checkpoint would write down."""
+        """The record of the first operation on a checkpoint."""
         newest = look_at(self._storage).last_batch
         above = max(draft.newest, -1 if newest is None else newest)
         return ChangeRecord(
@@ -210,14 +210,14 @@ class CheckpointJournal(Journal[CheckpointOperation]):
             planned_by=approval.planned_by,
         )
 
-    def _go_on(self, operation: Finish | TakeBack) -> Entry:
+    def _resume(self, operation: Finish | Revert) -> Entry:
         found = self._operation(operation.undoes)
         if isinstance(operation, Finish):
             edit.finish(self._roots, found.record)
             return entry_of(Operation(found.record, Progress.DONE), {})
-        edit.take_back(self._roots, found.record)
+        edit.revert(self._roots, found.record)
         settle(self._storage)
-        return entry_of(Operation(found.record, Progress.TAKEN_BACK), {})
+        return entry_of(Operation(found.record, Progress.REVERTED), {})
 
     def _as_plan(self, draft: Draft, operation: CheckpointOperation) -> Plan:
         files = Precondition("the files it changes", fingerprint(self._roots, draft.edits))
@@ -237,13 +237,13 @@ class CheckpointJournal(Journal[CheckpointOperation]):
         return found
 
     def _take_sink_of(self, record: ChangeRecord) -> None:
-        """Work on the sink that an operation has changed, wherever it was said to be."""
+        """Use the sink that an operation has changed, as its record names it."""
         if record.sink and Place.SINK not in self._roots:
             read_only = self._storage.read_only
             self._roots[Place.SINK] = open_storage(record.sink, read_only=read_only)
 
     def refuse_interrupted(self) -> None:
-        """Refuse a checkpoint that is changed or made half way: what it holds tells nothing."""
+        """Refuse a checkpoint whose change or creation was interrupted: it is inconsistent."""
         edit.refuse_unfinished(self._storage)
         edit.refuse_interrupted(self._roots)
 

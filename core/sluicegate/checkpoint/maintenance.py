@@ -1,4 +1,4 @@
-"""Maintenance of a Spark checkpoint, which belongs to somebody else's job: mostly looking."""
+"""Maintenance of a Spark checkpoint: mostly checks, because it belongs to another application."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sluicegate.checkpoint.format.offset_log import read_offsets
 from sluicegate.checkpoint.journal import KIND
 from sluicegate.checkpoint.rules.state_data import Portion, check_state_data
 from sluicegate.checkpoint.verify import verify
-from sluicegate.checkpoint.view import Standing, look_at, read_query_id
+from sluicegate.checkpoint.view import NextStart, look_at, read_query_id
 from sluicegate.checkpoint.writers import signs_of_life
 from sluicegate.errors import SluicegateError, StorageFailed
 from sluicegate.findings import Finding, Severity, has_errors
@@ -40,7 +40,7 @@ _MOST_BAD = 256
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Files that were in the logs, how far contents were read, and what was bad there."""
+    """Number of log files, how far contents were read, and the files that were bad."""
 
     offsets: int = 0
     commits: int = 0
@@ -50,7 +50,7 @@ class Memory:
 
 
 def recall(storage: Storage) -> Memory:
-    """What was remembered last; it only saves work, so one that cannot be read is like none."""
+    """The last memory; it only saves work, so an unreadable one counts as none."""
     try:
         fields = codec.decode(_FORMAT, storage.get(MEMORY, limit=_FORMAT.max_frame), MEMORY)
         bad = tuple(map(str, fields.pop("bad")))
@@ -122,14 +122,16 @@ class CheckpointMaintenance:
         found = list(check_state_data(look_at(self._storage), lambda _done, _of: None, portion))
         prefix = f"{self._storage.uri}/"
         bad = {f.place.removeprefix(prefix) for f in found if f.severity is not Severity.NOTE}
-        whole = not portion.was_cut
+        complete = not portion.was_cut
         self._known = replace(
             self._known,
-            after="" if whole else portion.after,
+            after="" if complete else portion.after,
             bad=tuple(sorted(bad)),
-            complete=time.time() if whole else self._known.complete,
+            complete=time.time() if complete else self._known.complete,
         )
-        return found, f"{portion.read:,} state files read" + ("" if whole else "; more next time")
+        return found, f"{portion.read:,} state files read" + (
+            "" if complete else "; more next time"
+        )
 
     def _logs(self) -> str:
         look, known = look_at(self._storage), self._known
@@ -150,10 +152,10 @@ class CheckpointMaintenance:
         if batch is None:
             return "nothing has run yet"
         age = time.time() - read_offsets(self._storage, batch).timestamp_ms / 1000
-        told = f"batch {batch} was planned {units.duration(max(0.0, age))} ago"
+        text = f"batch {batch} was planned {units.duration(max(0.0, age))} ago"
         if age > self._options.policy.idle and not is_alive(self._storage):
-            self.steps.findings.append(maintenance.IDLE.at(self._storage.uri, told))
-        return told
+            self.steps.findings.append(maintenance.IDLE.at(self._storage.uri, text))
+        return text
 
     def _prune_backups(self) -> PlannedStep | None:
         before = time.time() - self._options.policy.keep
@@ -162,16 +164,16 @@ class CheckpointMaintenance:
             return None
         actions = tuple(
             Action(
-                "give up",
+                "remove",
                 f"the backups of {each.operation.record.id}",
                 f"{each.operation.record.kind} of {units.utc(each.operation.record.at)}; "
-                f"{each.files:,} files, {units.size(each.bytes)}",
+                f"{units.counted(each.files, 'file')}, {units.size(each.bytes)}",
             )
             for each in found
         )
-        told = ("These operations can no longer be undone; the history still tells of them.",)
-        title = "Give up the backups of old operations"
-        plan = Plan(title, actions, told, subject=self._subject())
+        consequences = ("These operations can no longer be undone; the history still lists them.",)
+        title = "Remove the backups of old operations"
+        plan = Plan(title, actions, consequences, subject=self._subject())
         by = self._options.approval.by
         return PlannedStep.by(plan, lambda: prune_backups(self._storage, before, by))
 
@@ -181,7 +183,7 @@ class CheckpointMaintenance:
 
 def is_alive(storage: Storage) -> bool:
     """Whether a job writes to a checkpoint, or may."""
-    return signs_of_life(storage, patience=0.0).verdict is not Verdict.QUIET
+    return signs_of_life(storage, timeout=0.0).verdict is not Verdict.QUIET
 
 
 def _identity(storage: Storage) -> str | None:
@@ -192,9 +194,9 @@ def _identity(storage: Storage) -> str | None:
 
 
 def status(storage: Storage, sink: Storage | None) -> Status:
-    """The last batch, what the next start does, and what verify finds."""
+    """The last batch, what the next start does, and the findings of verify."""
     look = look_at(storage)
-    planned, standing = None, look.standing
+    planned, next_start = None, look.next_start
     try:
         if look.last_batch is not None:
             planned = read_offsets(storage, look.last_batch).timestamp_ms
@@ -202,12 +204,12 @@ def status(storage: Storage, sink: Storage | None) -> Status:
             read_commit(storage, look.last_commit)
     except SluicegateError:
         # Names alone may look clean, but the next start will fail on this.
-        standing = Standing.BROKEN
-    return Status(look.last_batch, planned, standing.value, tuple(verify(storage, sink)))
+        next_start = NextStart.BROKEN
+    return Status(look.last_batch, planned, next_start.value, tuple(verify(storage, sink)))
 
 
 def metrics(name: str, storage: Storage) -> Iterator[Sample]:
-    """What is measured of a checkpoint."""
+    """The metrics of a checkpoint."""
     labels = {"target": name}
     yield Sample("sluicegate_job_alive", float(is_alive(storage)), labels)
     look = look_at(storage)

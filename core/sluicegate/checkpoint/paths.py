@@ -64,7 +64,7 @@ class _Replacing:
     def __init__(self, scheme: str, moves: Mapping[str, str]) -> None:
         self._new = {old.encode(): new.encode() for old, new in moves.items()}
         longest_first = sorted(self._new, key=len, reverse=True)
-        # The whole of a path, from its quote on, up to the end of one of its parts.
+        # A complete path: from its opening quote to the end of one of its parts.
         paths = b"|".join(re.escape(old) for old in longest_first)
         self._pattern = re.compile(rb'(?<=")(' + scheme.encode() + rb")(" + paths + rb')(?=[/"])')
 

@@ -1,4 +1,4 @@
-"""Spark checkpoints in words and tables: summary, batches, positions, verify, audit."""
+"""Spark checkpoints as text and tables: summary, batches, positions, verify, audit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sluicegate import units
-from sluicegate.checkpoint.view import Standing
+from sluicegate.checkpoint.view import NextStart
 from sluicegate.findings import Finding, has_errors
 from sluicegate.positions import to_spark
 from sluicegate.report import Cell, Report, Table, count_findings
@@ -68,7 +68,7 @@ def _facts(summary: Summary) -> list[tuple[str, str | int | None]]:
     return [
         ("checkpoint", summary.uri),
         ("query id", summary.query_id),
-        ("standing", _standing(summary)),
+        ("status", _status(summary)),
         ("last batch", None if summary.last_batch is None else f"{summary.last_batch}{age}"),
         ("last commit", summary.last_commit),
         ("watermark", moment(summary.watermark_ms)),
@@ -82,16 +82,16 @@ def _facts(summary: Summary) -> list[tuple[str, str | int | None]]:
     ]
 
 
-def _standing(summary: Summary) -> str:
-    if summary.standing is Standing.REPLAY:
+def _status(summary: Summary) -> str:
+    if summary.next_start is NextStart.REPLAY:
         return f"batch {summary.last_batch} was not finished; the next start runs it again"
-    if summary.standing is Standing.CLEAN and summary.last_batch is not None:
+    if summary.next_start is NextStart.CLEAN and summary.last_batch is not None:
         return f"clean; the next start begins with batch {summary.last_batch + 1}"
-    if summary.standing is Standing.BROKEN:
+    if summary.next_start is NextStart.BROKEN:
         return (
-            f"{summary.standing.value}; run: {units.command('checkpoint', 'verify', summary.uri)}"
+            f"{summary.next_start.value}; run: {units.command('checkpoint', 'verify', summary.uri)}"
         )
-    return str(summary.standing.value)
+    return str(summary.next_start.value)
 
 
 def _kept(summary: Summary) -> str | None:
@@ -147,7 +147,7 @@ def _document(summary: Summary) -> dict[str, Any]:
     return {
         "checkpoint": summary.uri,
         "query_id": summary.query_id,
-        "standing": summary.standing.name.lower(),
+        "status": summary.next_start.name.lower(),
         "last_batch": summary.last_batch,
         "last_commit": summary.last_commit,
         "planned_at_ms": entry.timestamp_ms if entry else None,
@@ -195,7 +195,7 @@ def _document(summary: Summary) -> dict[str, Any]:
 
 
 def offset_document(offset: SourceOffset) -> dict[str, Any]:
-    """An offset for machines: exactly what the log says, and the positions if it has them."""
+    """An offset for machines: the exact text in the log, and the positions if it has them."""
     return {
         "source": offset.source,
         "kind": offset.kind.value,
@@ -260,18 +260,22 @@ def _position_rows(offset: SourceOffset) -> list[tuple[Cell, ...]]:
 
 
 def verify_report(uri: str, found: Sequence[Finding], *, read_data: bool) -> Report:
-    """What is wrong with a checkpoint, and how deep the look was."""
-    depth = "" if read_data else " State was judged by name and size; --read-data decodes it."
+    """The findings of a checkpoint, and whether its state data was read."""
+    depth = (
+        ""
+        if read_data
+        else " State files were checked by name and size only; use --read-data to read them."
+    )
     return Report(
         schema="sluicegate.verify",
-        document={"checkpoint": uri, "read_data": read_data, "sound": not has_errors(found)},
+        document={"checkpoint": uri, "read_data": read_data, "intact": not has_errors(found)},
         findings=found,
-        lines=[f"{uri}: {count_findings(found) or 'sound'}.{depth}"],
+        lines=[f"{uri}: {count_findings(found) or 'intact'}.{depth}"],
     )
 
 
 def audit_report(uri: str, result: Audit) -> Report:
-    """Every batch with what was read and written, and whether anything is missing."""
+    """Every batch with the data it read and wrote, and whether anything is missing."""
     rows = [
         (
             batch.number,
@@ -310,7 +314,7 @@ def audit_report(uri: str, result: Audit) -> Report:
 
 def _verdict(result: Audit) -> str:
     if has_errors(result.findings):
-        return "something was lost or doubled, or will be; see the findings"
+        return "data was lost or duplicated, or will be; see the findings"
     if result.findings:
-        return "not everything can be told; see the findings"
-    return "nothing shows that anything was lost or doubled"
+        return "some batches could not be verified; see the findings"
+    return "no lost or duplicated data found"

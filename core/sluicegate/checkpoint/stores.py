@@ -1,4 +1,4 @@
-"""The state stores of a checkpoint: where they are, what they hold, how far back they load."""
+"""The state stores of a checkpoint: their places, their files, and the versions that load."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def find_stores(look: Look) -> list[StateStore]:
 
 
 def store_bytes(storage: Storage, store: StateStore) -> int:
-    """What the files of a store take, SST files included."""
+    """The size of all files of a store, SST files included."""
     total = 0
     for directory in (store.directory, f"{store.directory}/SSTs"):
         try:

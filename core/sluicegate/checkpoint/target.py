@@ -1,4 +1,4 @@
-"""Spark checkpoints as targets: somebody else's query wrote them, Spark need not be installed."""
+"""Spark checkpoints as targets: another application writes them, Spark need not be installed."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class SparkCheckpoint(Target):
 
     @property
     def storage(self) -> Storage:
-        """The checkpoint, to be read."""
+        """The checkpoint, read-only."""
         return open_storage(self.uri, read_only=True)
 
     @property
     def sink(self) -> Storage | None:
-        """The file sink that an option or the configuration names, to be read."""
+        """The file sink that an option or the configuration names, read-only."""
         uri = self._sink_uri
         return open_storage(uri, read_only=True) if uri else None
 
@@ -133,8 +133,8 @@ class SparkCheckpoint(Target):
             found = found.updated(offset.positions) if offset.positions else found
         if not len(found):
             raise NotFound(
-                f"{self.uri} reads no topic: its sources are files or count for themselves",
-                hint=f"see them with: {command('offsets', 'show', self.command_name)}",
+                f"{self.uri} reads no topic: its sources are files or counters",
+                hint=f"list them with: {command('offsets', 'show', self.command_name)}",
                 place=self.uri,
             )
         if ends is None:
@@ -178,7 +178,7 @@ class SparkCheckpoint(Target):
         from sluicegate.checkpoint.operations import rollback
         from sluicegate.units import parse_moment
 
-        # Its `force` means nothing: a foreign checkpoint has no fence that would make it safe.
+        # `force` is ignored: a foreign checkpoint has no fence that would make it safe.
         journal, to = self.journal(), asked.to
         if asked.at is not None:
             journal.refuse_interrupted()
@@ -230,7 +230,7 @@ class SparkCheckpoint(Target):
 
     @property
     def _named_sink(self) -> str | None:
-        """The sink that an option named, as part of the plan: whoever applies it needs it, too.
+        """The sink that an option named, as part of the plan: applying the plan needs it, too.
 
         A change of a copy leaves the sink alone.
         """

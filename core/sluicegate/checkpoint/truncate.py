@@ -3,7 +3,7 @@
 Every `interval`-th file of such a log is `N.compact` and repeats all entries before it; Spark
 removes the files it covers after a while. Cutting a log back below its newest compact file may
 therefore need files that are gone. Entries of the source's log carry their number, so these files
-can be made again from the compact file above; those of the sink's log do not.
+can be rebuilt from the compact file above; those of the sink's log do not.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from itertools import chain
 
 from sluicegate.checkpoint.file_edits import Edit, Pieces, Place, remove_with_sums
 from sluicegate.checkpoint.format.file_log import needed_files
-from sluicegate.checkpoint.format.log import LogListing, parse_object, stream_lines, whole
+from sluicegate.checkpoint.format.log import LogListing, integer, parse_object, stream_lines
 from sluicegate.errors import NotFound
 from sluicegate.storage import Storage
 
-# Spark's default; what a log with compact files uses, these tell.
+# Spark's default; the compact files of a log show its own.
 _INTERVAL = 10
 _BLOCK = 1 << 20
 
 
 class CannotCut(NotFound):
-    """A log cannot be cut back that far: files that would be needed are gone."""
+    """A log cannot be cut back that far: the files it would need are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One compactible log: where it is, and what is in it."""
+    """One compactible log: its place and its listing."""
 
     storage: Storage
     place: Place
@@ -44,7 +44,7 @@ class Log:
 def cut_back(log: Log, keep: int, *, numbered: bool) -> list[Edit]:
     """The edits after which `keep` is the newest entry; -1 keeps none.
 
-    With `numbered` entries, what Spark has cleaned up is made again where it is needed.
+    With `numbered` entries, needed files that Spark has cleaned up are rebuilt.
     """
     listing = log.listing
     surplus = [str(n) for n in (*listing.batches, *listing.deleted) if n > keep]
@@ -59,7 +59,7 @@ def cut_back(log: Log, keep: int, *, numbered: bool) -> list[Edit]:
                 hint=f"the oldest it can be cut back to is {oldest_cut(listing)}",
                 place=f"{log.storage.uri}/{log.directory}",
             )
-        made = _made_again(log, keep, missing)
+        made = _rebuilt(log, keep, missing)
         surplus += [str(keep)] if f"{keep}.compact" in {_name(edit) for edit in made} else []
     edits = [
         edit for name in surplus for edit in remove_with_sums(log.storage, log.key(name), log.place)
@@ -82,8 +82,8 @@ def oldest_cut(listing: LogListing) -> int:
     return oldest
 
 
-def _made_again(log: Log, keep: int, missing: list[str]) -> list[Edit]:
-    """What was cleaned up, from the entries of the compact file above it.
+def _rebuilt(log: Log, keep: int, missing: list[str]) -> list[Edit]:
+    """The files that Spark cleaned up, from the entries of the compact file above them.
 
     Without any compact file left, everything goes into one with the number `keep`: Spark takes its
     interval from the only compact file there is, so this one is right whatever the interval was.
@@ -107,7 +107,7 @@ def _entries(log: Log, compact: str, wanted: range) -> Pieces:
     def pieces() -> Iterator[bytes]:
         yield b"v1"
         for line in _lines(log, compact):
-            if whole(parse_object(line.decode(), place), "batchId", place) in wanted:
+            if integer(parse_object(line.decode(), place), "batchId", place) in wanted:
                 yield b"\n" + line
 
     return lambda: in_blocks(pieces())

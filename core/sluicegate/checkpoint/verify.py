@@ -1,7 +1,7 @@
-"""Is a checkpoint sound? Everything SPARK.md's damage table and traps know, as findings.
+"""Checks a checkpoint for every kind of damage that the rules know.
 
-A running job is not damage: what is found wrong is looked at a second time, and only what is
-still wrong then is reported.
+A running job is not damage: the checks run a second time, and only findings of both runs are
+reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def verify(
     read_data: bool = False,
     on_progress: Progress = lambda _done, _of: None,
 ) -> list[Finding]:
-    """All that is wrong with a checkpoint (and its file sink), worst first.
+    """All findings of a checkpoint (and its file sink), worst first.
 
     `read_data` decodes every state file and every log entry, which takes as long as reading all
     of the checkpoint.
@@ -37,7 +37,7 @@ def verify(
     try:
         return _verify(storage, sink, read_data=read_data, on_progress=on_progress)
     except StorageFailed as e:
-        # What the operating system refuses hides the rest, so it is all there is to say.
+        # An unreadable directory hides everything else, so it is the only finding.
         return [layout.UNREADABLE.at(e.place or storage.uri, e.message)]
 
 
@@ -45,11 +45,11 @@ def _verify(
     storage: Storage, sink: Storage | None, *, read_data: bool, on_progress: Progress
 ) -> list[Finding]:
     if interrupted := layout.check_interrupted(storage):
-        # What else is odd now follows from it.
+        # All other findings follow from it.
         return [interrupted]
     found = _examine(storage, sink, read_data=read_data)
-    if unmade := layout.check_unfinished(storage, found):
-        return [unmade]
+    if unfinished := layout.check_unfinished(storage, found):
+        return [unfinished]
     if any(finding.severity is not Severity.NOTE for finding in found):
         again = {(f.code, f.place) for f in _examine(storage, sink, read_data=read_data)}
         found = [f for f in found if (f.code, f.place) in again]
@@ -79,8 +79,8 @@ def _has_state(case: Case) -> bool:
         return False
 
 
-# What a checkpoint does not have need not be imported: `status` runs this for every target. And all
-# state is read apart, because that takes long.
+# Rules for parts that a checkpoint lacks are not imported: `status` runs this for every target.
+# State data is read separately, because that takes long.
 _ONLY_IF: Mapping[str, Callable[[Case], bool]] = {
     f"{rules.__name__}.sink_log": lambda case: Place.SINK in case.roots,
     f"{rules.__name__}.state": _has_state,

@@ -1,8 +1,8 @@
-"""A Spark checkpoint as a whole: one look at its logs, and what the next start would do.
+"""A listing of all logs of a Spark checkpoint, and what the next start of the query will do.
 
-A job may be writing while we look. Spark writes a batch in the order source log, offsets, state,
-commit; looking in the opposite order means that whatever we see has all its predecessors visible
-too, so a running job never looks damaged.
+The job may be writing at the same time. Spark writes a batch in the order source log, offsets,
+state, commit. Listing in the opposite order means that everything listed has all its predecessors
+listed as well, so a running job never looks damaged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _METADATA_BYTES = 64 * 1024
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-class Standing(Enum):
+class NextStart(Enum):
     """What the next start of the query will do."""
 
     FRESH = "nothing has run yet"
@@ -58,19 +58,19 @@ class Look:
         return self.commits.last
 
     @property
-    def standing(self) -> Standing:
+    def next_start(self) -> NextStart:
         """What the newest offsets and commit mean together."""
         planned, done = self.last_batch, self.last_commit
         if planned is None:
-            return Standing.FRESH if done is None else Standing.BROKEN
+            return NextStart.FRESH if done is None else NextStart.BROKEN
         if done is None:
-            return Standing.REPLAY if len(self.offsets.batches) == 1 else Standing.BEHIND
+            return NextStart.REPLAY if len(self.offsets.batches) == 1 else NextStart.BEHIND
         if done > planned:
-            return Standing.BROKEN
+            return NextStart.BROKEN
         uncommitted = [batch for batch in self.offsets.batches if batch > done]
         if not uncommitted:
-            return Standing.CLEAN
-        return Standing.REPLAY if len(uncommitted) == 1 else Standing.BEHIND
+            return NextStart.CLEAN
+        return NextStart.REPLAY if len(uncommitted) == 1 else NextStart.BEHIND
 
 
 def look_at(storage: Storage) -> Look:
@@ -110,8 +110,8 @@ def operator_ids(storage: Storage) -> list[int]:
 def newest_batch(storage: Storage) -> int:
     """The newest batch that is planned now; -1 if none is.
 
-    To be asked again before something is said to be ahead of the offsets: a running job may have
-    planned further batches since they were listed.
+    Read again before something is reported as ahead of the offsets: a running job may have planned
+    further batches since they were listed.
     """
     last = list_log(storage, offset_log.DIRECTORY).last
     return -1 if last is None else last

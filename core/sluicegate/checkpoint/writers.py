@@ -1,14 +1,14 @@
 """Is a job writing to a Spark checkpoint? A checkpoint of another application has no fence.
 
 Spark makes every file by creating a temporary one and renaming it, and removes old ones, so the
-time of a directory tells of every write below it, temporary or not, without listing its files.
+time of a directory shows every write below it, temporary or not, without listing its files.
 
-What is certain: our lock is held, a process of this host has a file of the checkpoint open, or a
-JVM names its path or lists its query. What only may be: the checkpoint was written to within the
-last two minutes, or a JVM with a streaming query names the directory above it, or its log names
-it. A JVM with a query that nothing tells apart is told, too, but decides nothing. A query that was
-stopped counts as long as its JVM lives, whose background maintenance may still write. A job on
-another host shows by its writes alone.
+Certain signs: our lock is held, a process of this host has a file of the checkpoint open, or a JVM
+names its path or lists its query. Possible signs: the checkpoint was written to within the last two
+minutes, or a JVM with a streaming query names the directory above it, or its log names it. A JVM
+with an unidentified query is reported, too, but decides nothing. A stopped query counts as long as
+its JVM lives, whose background maintenance may still write. A job on another host shows by its
+writes alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sluicegate import units
 from sluicegate.checkpoint.format.commit_log import DIRECTORY as COMMITS
 from sluicegate.checkpoint.format.offset_log import DIRECTORY as OFFSETS
 from sluicegate.checkpoint.format.operators import STATE
-from sluicegate.checkpoint.view import SOURCES, Standing, look_at, read_query_id
+from sluicegate.checkpoint.view import SOURCES, NextStart, look_at, read_query_id
 from sluicegate.errors import Locked, NotFound, SluicegateError, StorageFailed
 from sluicegate.liveness import Evidence, Sign, Verdict
 from sluicegate.liveness.jvm import Seen, look_at_processes, watch
@@ -49,30 +49,30 @@ class Write:
 
 
 def settle(storage: Storage) -> None:
-    """Write down that whatever wrote so far has ended, so that it is not taken for a writer.
+    """Record that all writers so far have ended, so that their writes no longer count as signs.
 
-    For whoever holds the lock and knows it: a job was waited for, or an operation is over.
+    The caller holds the lock and knows it: it waited for the job, or its operation is done.
     """
     storage.replace(ENDED, f"{myself()}\n".encode())
 
 
 def lock_signs(storage: Storage) -> list[Sign]:
-    """Who else holds our lock on the checkpoint."""
+    """Other processes that hold our lock on the checkpoint."""
     lock = storage.lock(LOCK)
     try:
         if not lock.is_held():
             return []
     except StorageFailed as e:
-        return [Sign(f"our lock cannot be looked at: {e.message}", Verdict.POSSIBLY_ALIVE)]
+        return [Sign(f"our lock cannot be read: {e.message}", Verdict.POSSIBLY_ALIVE)]
     holders = lock.holders()
     if any(holder.who == myself() for holder in holders):
         return []
-    told = [holder.describe() for holder in holders] or ["a holder that left no note"]
-    return [Sign(f"{lock.place} is held by {each}", Verdict.ALIVE) for each in told]
+    names = [holder.describe() for holder in holders] or ["a holder that left no note"]
+    return [Sign(f"{lock.place} is held by {each}", Verdict.ALIVE) for each in names]
 
 
 def newest_write(storage: Storage) -> Write | None:
-    """The newest write that nobody has settled."""
+    """The newest write, unless its writer is known to have ended."""
     directories = [OFFSETS, COMMITS, *_below(storage, SOURCES, 1), *_below(storage, STATE)]
     times = [(at, key) for key in directories if (at := _time(storage, key)) is not None]
     if not times:
@@ -84,12 +84,12 @@ def newest_write(storage: Storage) -> Write | None:
 
 
 def flight_signs(storage: Storage) -> list[Sign]:
-    """A batch that is planned and not committed; that alone may as well be an old crash."""
+    """A batch that is planned but not committed; an old crash leaves the same."""
     try:
         look = look_at(storage)
     except SluicegateError:
         return []
-    if look.standing not in (Standing.REPLAY, Standing.BEHIND):
+    if look.next_start not in (NextStart.REPLAY, NextStart.BEHIND):
         return []
     text = f"batch {look.last_batch} is planned but not committed: in flight, or cut off by a crash"
     return [Sign(text, Verdict.QUIET)]
@@ -121,7 +121,7 @@ def _newest_file(storage: Storage, directory: str, at: float) -> str:
 
 
 def _settled(storage: Storage) -> float:
-    """Up to when writes are known to be of something that has ended."""
+    """The time up to which all writers are known to have ended."""
     try:
         names = [f"{HOME}/{entry.name}" for entry in storage.list(HOME)]
     except (NotFound, StorageFailed):
@@ -139,8 +139,8 @@ def _time(storage: Storage, key: str) -> float | None:
 
 
 WINDOW = 120.0
-"""How long a checkpoint must have been left alone, in seconds, to be quiet."""
-_PATIENCE = 2.0
+"""Seconds without a write after which a checkpoint counts as quiet."""
+_TIMEOUT = 2.0
 
 
 class WriterAlive(Locked):
@@ -154,19 +154,19 @@ def signs_of_life(
     *,
     now: float | None = None,
     window: float = WINDOW,
-    patience: float = _PATIENCE,
+    timeout: float = _TIMEOUT,
     proc: Proc | None = None,
 ) -> Evidence:
-    """Everything that speaks for a writer of this checkpoint other than this very process.
+    """All signs of a writer of this checkpoint other than this process.
 
-    A JVM that may be the writer is watched for up to `patience` seconds, since it opens files of
+    A JVM that may be the writer is watched for up to `timeout` seconds, since it opens files of
     its checkpoint for moments only.
     """
     proc, clock = proc or Proc(), time.time() if now is None else now
     written = newest_write(storage)
-    # A time in the future is that of a clock that goes ahead of ours, so it is recent.
+    # A time in the future comes from a clock that is ahead of ours, so it is recent.
     is_recent = written is not None and clock - written.at < window
-    seen = _processes(storage, clock, proc, patience if is_recent else 0.0)
+    seen = _processes(storage, clock, proc, timeout if is_recent else 0.0)
     return Evidence(
         signs=(
             *lock_signs(storage),
@@ -189,8 +189,8 @@ def refuse_living(
 ) -> Evidence:
     """The evidence, or `WriterAlive` if a job writes to this checkpoint or may.
 
-    `accept_possible` is for an operator who knows that what is only possible is not so, and who
-    says it with the command's `option`; what is certain is always refused.
+    `accept_possible` is for an operator who knows that the job has ended, and confirms it with the
+    command's `option`; certain signs are always refused.
     """
     evidence = look(storage)
     verdict = evidence.verdict
@@ -201,11 +201,11 @@ def refuse_living(
         if evidence.quiet_at is not None:
             hint += f"; writes alone count until {units.utc(evidence.quiet_at)}"
         hint += f"; if you know that it has ended, add {option}" if option else ""
-    told = "; ".join(evidence.lines)
-    raise WriterAlive(f"{storage.uri}: {verdict.value}: {told}", hint=hint, place=storage.uri)
+    signs = "; ".join(evidence.lines)
+    raise WriterAlive(f"{storage.uri}: {verdict.value}: {signs}", hint=hint, place=storage.uri)
 
 
-def _processes(storage: Storage, now: float, proc: Proc, patience: float) -> Seen:
+def _processes(storage: Storage, now: float, proc: Proc, timeout: float) -> Seen:
     root = storage.local_path()
     if root is None:
         return Seen(unseen=(f"{storage.uri} is not local, so no process can be seen",))
@@ -214,7 +214,7 @@ def _processes(storage: Storage, now: float, proc: Proc, patience: float) -> See
     except SluicegateError:
         query = None
     seen = look_at_processes(root, query, now, proc)
-    return seen if seen.signs else watch(seen, root, proc, patience)
+    return seen if seen.signs else watch(seen, root, proc, timeout)
 
 
 def _write_signs(written: Write | None, now: float, *, recent: bool) -> list[Sign]:

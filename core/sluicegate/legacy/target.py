@@ -36,7 +36,7 @@ class V1File(Target):
         v1.read(self.uri)
         return Report(
             schema="sluicegate.verify",
-            document={"checkpoint": self.uri, "read_data": True, "sound": True},
+            document={"checkpoint": self.uri, "read_data": True, "intact": True},
             findings=[],
             lines=[f"{self.uri}: sound."],
         )

@@ -1,4 +1,4 @@
-"""What shows that a process writes, or does not."""
+"""Evidence for or against a running writer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing that was seen, for a person to read, and what it means by itself.
+    """One observation, as text for the operator, and what it means by itself.
 
-    A doubt decides nothing, but a person should see it before something is changed.
+    A doubt decides nothing, but the operator should see it before anything is changed.
     """
 
     text: str
@@ -28,9 +28,9 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that was seen; `unseen` says what could not be looked at.
+    """All observations; `unseen` lists what could not be checked.
 
-    `quiet_at` is when the newest write will be too old to count, if one counts now.
+    `quiet_at` is the time when the newest write becomes too old to count, if it counts now.
     """
 
     signs: tuple[Sign, ...]
@@ -39,18 +39,18 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """What the strongest sign means."""
+        """The meaning of the strongest sign."""
         order = list(Verdict)
         return min((sign.weight for sign in self.signs), key=order.index, default=Verdict.QUIET)
 
     @property
     def lines(self) -> list[str]:
-        """The signs, the strongest first, then what could not be looked at."""
+        """The signs, the strongest first, then what could not be checked."""
         order = list(Verdict)
         ranked = sorted(self.signs, key=lambda sign: order.index(sign.weight))
         return [*(sign.text for sign in ranked), *self.unseen]
 
     @property
     def doubts(self) -> list[str]:
-        """What should be said even if nothing seems to write."""
+        """The lines to show even if nothing seems to write."""
         return [*(sign.text for sign in self.signs if sign.is_doubt), *self.unseen]

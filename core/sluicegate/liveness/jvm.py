@@ -1,12 +1,12 @@
-"""Which JVMs of this host write to a checkpoint: by command line, files and web UI.
+"""Finds the JVMs of this host that write to a checkpoint: by command line, files and web UI.
 
-It is the only thing outside the JVM that knows the id of a query, which is also in the file
-`metadata` of its checkpoint. It lists queries that were stopped, too, as long as the JVM lives.
+Only the web UI shows the id of a query outside the JVM; the file `metadata` of the checkpoint has
+the same id. The UI also lists stopped queries, as long as the JVM lives.
 
 A Spark driver keeps no file of its checkpoint open between batches, and a job that waits for data
-may not write for hours. What shows all the time: the checkpoint's path on a command line or in an
+may not write for hours. Always visible are the checkpoint's path on a command line or in an
 environment, the query's id in the driver's web UI or its log, and the names of Spark's streaming
-threads, which say that a JVM runs some query but not which one.
+threads, which show that a JVM runs some query but not which one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sluicegate.errors import SluicegateError
 from sluicegate.liveness import Sign, Verdict
 from sluicegate.liveness.proc import OpenFile, Proc, Process
 from sluicegate.storage import local_root
+from sluicegate.units import counted
 
 _PARTS = re.compile(r"[=,;]")
 _MOST_WORDS = 5000
@@ -31,7 +32,7 @@ _LEAST_DEPTH = 3
 
 
 class Mention(Enum):
-    """How near words come to naming a directory, the nearest first."""
+    """How closely words name a directory, the closest first."""
 
     ITSELF = "it, or something in it"
     ABOVE = "the directory that holds it"
@@ -71,12 +72,12 @@ def _path(text: str) -> Path | None:
     try:
         return local_root(text) if text else None
     except SluicegateError:
-        # Another scheme, or nothing that could be a path.
+        # Another scheme, or not a path at all.
         return None
 
 
 _PATH = "/StreamingQuery/"
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 _LISTENS = "0A"
 _FIRST_PORT, _TRIES = 4040, 16
 _PORT = re.compile(r"spark\.ui\.port=(\d{1,5})")
@@ -88,15 +89,15 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The queries that a UI lists: their ids and run ids; `is_whole` if none is left out."""
+    """The queries that a UI lists: their ids and run ids; `is_complete` if none is left out."""
 
     port: int
     ids: frozenset[str]
-    is_whole: bool
+    is_complete: bool
 
 
 def ask(process: Process, proc: Proc) -> Listing | None:
-    """What the UI of a JVM lists; None if it has none that answers."""
+    """The queries that the UI of a JVM lists; None if no UI answers."""
     # A container's ports are not ours, and another program may have the same one here.
     if proc.link(process.pid, "ns/net") != proc.link(os.getpid(), "ns/net"):
         return None
@@ -105,13 +106,13 @@ def ask(process: Process, proc: Proc) -> Listing | None:
         if page is not None and _COUNTS.search(page):
             count = sum(map(int, _COUNTS.findall(page)))
             # One link per run; with very many runs there are further pages.
-            is_whole = len(set(_RUN.findall(page))) == count
-            return Listing(port, frozenset(_ID.findall(page)), is_whole)
+            is_complete = len(set(_RUN.findall(page))) == count
+            return Listing(port, frozenset(_ID.findall(page)), is_complete)
     return None
 
 
 def _ports(process: Process, proc: Proc) -> list[tuple[str, int]]:
-    """Where a UI of this JVM can listen; other ports speak other protocols and stay alone."""
+    """The addresses where a UI of this JVM may listen; other ports are not contacted."""
     opened = proc.open_files(process.pid) or []
     sockets = {f.path for f in opened if f.path.startswith("socket:[")}
     wanted = {_FIRST_PORT} | {int(n) for word in process.words for n in _PORT.findall(word)}
@@ -127,7 +128,7 @@ def _ports(process: Process, proc: Proc) -> list[tuple[str, int]]:
 
 
 def _address(text: str) -> str:
-    """The IPv4 address behind the kernel's notation; where it listens everywhere, this host."""
+    """The IPv4 address behind the kernel's notation; this host if it listens on all."""
     last = bytes.fromhex(text[-8:])[::-1]
     return ".".join(map(str, last)) if any(last) else "127.0.0.1"
 
@@ -135,7 +136,7 @@ def _address(text: str) -> str:
 def _get(address: str, port: int) -> str | None:
     from http.client import HTTPConnection, HTTPException  # rarely needed, and slow to import
 
-    connection = HTTPConnection(address, port, timeout=_PATIENCE)
+    connection = HTTPConnection(address, port, timeout=_TIMEOUT)
     try:
         connection.request("GET", _PATH)
         answer = connection.getresponse()
@@ -149,7 +150,7 @@ def _get(address: str, port: int) -> str | None:
 
 # As the kernel cuts them: "stream execution thread for …", "state-store-maintenance-…".
 _STREAMING = frozenset(("stream executio", "state-store-mai"))
-_UNTOLD = ("PWD", "OLDPWD", "_")
+_IGNORED = ("PWD", "OLDPWD", "_")
 _OUTPUTS = ("1", "2")
 _PART = 1 << 20
 _GLANCE = 0.01
@@ -157,7 +158,7 @@ _GLANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A JVM that may be the writer, and what is held against it."""
+    """A JVM that may be the writer, and the sign for it."""
 
     process: Process
     who: str
@@ -166,7 +167,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What processes show: certain signs, JVMs that may be the writer, and what stayed hidden."""
+    """The result for all processes: certain signs, possible writers, and unreadable processes."""
 
     signs: tuple[Sign, ...] = ()
     suspects: tuple[Suspect, ...] = ()
@@ -174,16 +175,16 @@ class Seen:
 
 
 def look_at_processes(root: Path, query: str | None, now: float, proc: Proc) -> Seen:
-    """Every process of this host, with regard to the checkpoint in the directory `root`."""
+    """Check every process of this host for the checkpoint in the directory `root`."""
     if not proc.is_there:
-        return Seen(unseen=("this system has no /proc, so its processes were not looked at",))
+        return Seen(unseen=("this system has no /proc, so its processes were not checked",))
     return _Looker(root, query, now, proc).look()
 
 
-def watch(seen: Seen, root: Path, proc: Proc, patience: float) -> Seen:
-    """Wait for a suspect to open a file of the checkpoint, and tell that instead of the doubt."""
+def watch(seen: Seen, root: Path, proc: Proc, timeout: float) -> Seen:
+    """Wait for a suspect to open a file of the checkpoint, and report that instead of the doubt."""
     real = os.path.realpath(root) + "/"
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while seen.suspects and time.monotonic() < deadline:
         for suspect in seen.suspects:
             process = suspect.process
@@ -225,20 +226,20 @@ class _Looker:
         listing = ask(process, self._proc)
         if listing and self._query in listing.ids:
             return Sign(f"{who}: its web UI, port {listing.port}, lists the query", Verdict.ALIVE)
-        if not (listing and listing.is_whole and self._query):
+        if not (listing and listing.is_complete and self._query):
             self._suspects.append(Suspect(process, who, self._doubt(who, named, opened)))
         return None
 
     def _doubt(self, who: str, named: Mention, opened: list[OpenFile]) -> Sign:
-        """A JVM with some streaming query: what brings it near to this checkpoint, if anything."""
+        """The sign of a JVM with some streaming query: how it relates to this checkpoint."""
         if named is Mention.ABOVE:
             text = f"{who}: it runs a streaming query and names the directory above"
             return Sign(text, Verdict.POSSIBLY_ALIVE)
         if log := self._log_naming_it(opened):
             text = f"{who}: it runs a streaming query, and its log {log} names this one"
             return Sign(text, Verdict.POSSIBLY_ALIVE)
-        # On a busy host there are many of them, so nothing follows from one by itself.
-        text = f"{who}: it runs a streaming query, and nothing shows which; see that it is another"
+        # A busy host has many of them, so one by itself proves nothing.
+        text = f"{who}: it runs an unidentified streaming query; check that it is another one"
         return Sign(text, Verdict.QUIET, is_doubt=True)
 
     def _log_naming_it(self, opened: list[OpenFile]) -> str | None:
@@ -254,8 +255,8 @@ class _Looker:
         best = Mention.NOT
         for each in self._family(process):
             variables = self._proc.environment(each.pid)
-            told = [value for name, value in variables.items() if name not in _UNTOLD]
-            words = (*each.words[1:], *told)
+            values = [value for name, value in variables.items() if name not in _IGNORED]
+            words = (*each.words[1:], *values)
             found = mention(words, self._root, self._proc.directory(each.pid))
             if found is Mention.ITSELF:
                 return found
@@ -263,7 +264,7 @@ class _Looker:
         return best
 
     def _who(self, process: Process) -> str:
-        """A process for a person; of a JVM that Python started, the script tells more."""
+        """The description of a process; for a JVM that Python started, with the script."""
         text = process.describe(self._now)
         parent = self._by_pid.get(process.parent)
         if process.is_java and parent and parent.is_python:
@@ -281,11 +282,12 @@ class _Looker:
         if self._proc.hides_others:
             yield "processes of other users are hidden on this host (hidepid)"
         if self._hidden:
+            processes = counted(len(self._hidden), "process", "processes")
             jvms = [process for process in self._hidden if process.is_java]
             shown = "".join(f"; {self._who(process)}" for process in jvms[:3])
             yield (
-                f"open files of {len(self._hidden)} processes of other users may not be seen, "
-                f"{len(jvms)} of them JVMs{shown}"
+                f"open files of {processes} of other users "
+                f"cannot be read, {counted(len(jvms), 'JVM')} among them{shown}"
             )
 
 
@@ -302,7 +304,7 @@ def _opened(who: str, path: str) -> Sign:
 
 
 def _ends(path: Path) -> bytes:
-    """The beginning and the end of a regular file, which is where a log names its queries."""
+    """The beginning and the end of a regular file, where a log names its queries."""
     try:
         if not path.is_file():
             return b""

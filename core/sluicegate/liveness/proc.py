@@ -1,7 +1,7 @@
 """The processes of this host, as Linux shows them in /proc.
 
-What may not be read is None or missing, never an error: processes come and go while we look, and
-those of other users keep their files and environment to themselves.
+Anything unreadable is None or missing, never an error: processes start and end at any time, and the
+files and environment of other users' processes are not readable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FILES = ("--jars", "--py-files", "--files", "--archives", "--properties-file", 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; `started` is in seconds since 1970, if the system says it."""
+    """One process; `started` is in seconds since 1970, if the system shows it."""
 
     pid: int
     parent: int
@@ -80,7 +80,7 @@ class OpenFile:
 
 
 class Proc:
-    """A look at /proc; `root` is another directory in tests only."""
+    """Access to /proc; `root` is another directory in tests only."""
 
     def __init__(self, root: Path = PROC) -> None:
         self._root = root
@@ -91,11 +91,11 @@ class Proc:
 
     @property
     def hides_others(self) -> bool:
-        """Whether it is mounted so that only one's own processes show (hidepid)."""
+        """Whether it is mounted so that only the user's own processes show (hidepid)."""
         return not (self._root / "1").exists()
 
     def processes(self) -> list[Process]:
-        """Every process that can be seen, by pid."""
+        """Every visible process, by pid."""
         boot = self._boot_time()
         found = (self._process(int(name), boot) for name in self._names("") if name.isdigit())
         return sorted((p for p in found if p), key=lambda process: process.pid)
@@ -108,7 +108,7 @@ class Proc:
         )
 
     def open_files(self, pid: int) -> list[OpenFile] | None:
-        """What a process has open; None if that may not be seen."""
+        """The open files of a process; None if they are not readable."""
         try:
             numbers = _list(self._root / f"{pid}/fd")
         except PermissionError:
@@ -127,7 +127,7 @@ class Proc:
         return False
 
     def environment(self, pid: int) -> Mapping[str, str]:
-        """The environment a process was started with; empty if that may not be seen."""
+        """The environment a process was started with; empty if it is not readable."""
         pairs = (text.partition("=") for text in self._texts(f"{pid}/environ"))
         return {name: value for name, equals, value in pairs if equals}
 

@@ -32,7 +32,7 @@ def main(checkpoint: str, name: str, last: str) -> None:
     while query.isActive and not Path(checkpoint, "commits", last).exists():
         time.sleep(0.1)
     query.stop()
-    # Listeners are told a moment later.
+    # Listeners are called a moment later.
     time.sleep(1)
     spark.stop()
 

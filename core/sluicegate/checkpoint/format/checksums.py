@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import BinaryIO
 
-from sluicegate.checkpoint.format.log import parse_object, whole
+from sluicegate.checkpoint.format.log import integer, parse_object
 from sluicegate.errors import Corrupt, UnsupportedFormat
 
 _MAGIC = b"crc\x00"
@@ -53,7 +53,7 @@ def check_hidden(data: BinaryIO, sums: BinaryIO, place: str) -> str | None:
     pairs = zip_longest(_sums(data, size), _expected(sums, place))
     for number, (found, expected) in enumerate(pairs):
         if found is None:
-            return f"ends before byte {number * size}, where its checksum goes on"
+            return f"ends before byte {number * size}, but its checksum covers more"
         if expected is None:
             return f"has bytes from {number * size} on that its checksum does not cover"
         if found != expected:
@@ -93,10 +93,10 @@ def _parse_visible(raw: bytes, place: str) -> tuple[int, int]:
         raise UnsupportedFormat(
             f"{place}: the algorithm {algorithm[:40]!r} is not known", place=place
         )
-    value = whole(fields, "value", place)
+    value = integer(fields, "value", place)
     if not -(2**31) <= value < 2**31:
         raise Corrupt(f"{place}: value is {value}, which has over 32 bits", place=place)
-    return value, whole(fields, "mainFileSize", place)
+    return value, integer(fields, "mainFileSize", place)
 
 
 def _sums(data: BinaryIO, size: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The commit log: which batches are finished, and with state format 2, which state they left."""
+"""The commit log: the committed batches and, with state format 2, the ids of their state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluicegate.checkpoint.format.log import parse_object, read_lines, whole
+from sluicegate.checkpoint.format.log import integer, parse_object, read_lines
 from sluicegate.errors import Corrupt
 from sluicegate.storage import Storage
 
@@ -42,7 +42,7 @@ def read_commit(storage: Storage, batch: int) -> CommitEntry:
     return CommitEntry(
         batch=batch,
         version=version,
-        next_watermark_ms=whole(fields, "nextBatchWatermarkMs", place, default=0),
+        next_watermark_ms=integer(fields, "nextBatchWatermarkMs", place, default=0),
         state_ids=_state_ids(fields.get("stateUniqueIds") or {}, place),
         extra={name: value for name, value in fields.items() if name not in known},
     )
@@ -55,4 +55,4 @@ def _state_ids(value: Any, place: str) -> dict[int, tuple[tuple[str, ...], ...]]
             for operator, partitions in value.items()
         }
     except (AttributeError, TypeError, ValueError) as e:
-        raise Corrupt(f"{place}: stateUniqueIds has another form than known", place=place) from e
+        raise Corrupt(f"{place}: stateUniqueIds has an unknown form", place=place) from e

@@ -1,7 +1,7 @@
-"""The logs of the file source and the file sink: which files were read, which were written.
+"""The logs of the file source and the file sink: the files that were read and written.
 
 Both are compactible: every `interval`-th file is `N.compact` and repeats all entries so far, so
-the newest compact file and the files after it tell everything. Compact files grow for ever and
+the newest compact file and the files after it hold all entries. Compact files grow forever and
 reach gigabytes, so they are streamed, never loaded.
 """
 
@@ -14,10 +14,10 @@ from itertools import pairwise
 from sluicegate.checkpoint.format.log import (
     LogListing,
     count_lines,
+    integer,
     parse_object,
     parse_version,
     stream_lines,
-    whole,
 )
 from sluicegate.errors import Corrupt
 from sluicegate.storage import Storage
@@ -37,7 +37,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class SinkFile:
-    """A file that the file sink has written (`add`) or withdrawn (`delete`)."""
+    """A file that the file sink has written (`add`) or deleted (`delete`)."""
 
     path: str
     size: int
@@ -47,7 +47,7 @@ class SinkFile:
 
 @dataclass(frozen=True, slots=True)
 class LogSize:
-    """How large a compactible log has become: its newest compact file and what follows."""
+    """The size of a compactible log: its newest compact file and the entries after it."""
 
     entries: int
     compact_bytes: int
@@ -78,8 +78,8 @@ def read_source_files(storage: Storage, key: str) -> Iterator[SourceFile]:
         fields = parse_object(line, where)
         yield SourceFile(
             _path(fields.get("path"), where),
-            whole(fields, "timestamp", where),
-            whole(fields, "batchId", where),
+            integer(fields, "timestamp", where),
+            integer(fields, "batchId", where),
         )
 
 
@@ -91,8 +91,8 @@ def read_sink_files(storage: Storage, key: str) -> Iterator[SinkFile]:
         fields = parse_object(line, where)
         yield SinkFile(
             _path(fields.get("path"), where),
-            whole(fields, "size", where),
-            whole(fields, "modificationTime", where, default=0),
+            integer(fields, "size", where),
+            integer(fields, "modificationTime", where, default=0),
             str(fields.get("action", "add")),
         )
 

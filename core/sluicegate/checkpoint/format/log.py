@@ -27,10 +27,10 @@ _VERSION = re.compile(r"v([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class LogListing:
-    """What is in a log's directory; all numbers ascending.
+    """The content of a log's directory; all numbers ascending.
 
-    `deleted` are batches of which only Hadoop's checksum is left: somebody removed them by hand,
-    since Spark removes both.
+    `deleted` are batches of which only Hadoop's checksum is left: they were removed by hand, since
+    Spark removes both.
     """
 
     batches: tuple[int, ...] = ()
@@ -121,11 +121,11 @@ def parse_object(text: str, place: str) -> dict[str, Any]:
     return value
 
 
-def whole(fields: dict[str, Any], name: str, place: str, default: int | None = None) -> int:
-    """A whole number of a JSON object, or `Corrupt`."""
+def integer(fields: dict[str, Any], name: str, place: str, default: int | None = None) -> int:
+    """An integer of a JSON object, or `Corrupt`."""
     value = fields.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
-        raise Corrupt(f"{place}: {name} is {value!a:.60}, not a whole number", place=place)
+        raise Corrupt(f"{place}: {name} is {value!a:.60}, not an integer", place=place)
     return value
 
 

@@ -31,7 +31,7 @@ PACKED = 0x20
 LEVEL_BASE = 10
 _HEADER = struct.Struct("<8sBiiI")
 
-# What `spark.sql.streaming.stateStore.compression.codec` can make a file start with.
+# The magic bytes of the other values of `spark.sql.streaming.stateStore.compression.codec`.
 _OTHER_CODECS = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x82SNAPPY\x00": "snappy",
@@ -41,7 +41,7 @@ _OTHER_CODECS = {
 
 
 class Torn(Corrupt):
-    """A file ends too early, which Spark notices only if it needs what is missing."""
+    """A file ends too early, which Spark notices only if it needs the missing part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _refuse_other_codec(head: bytes, place: str) -> None:
     for start, codec in _OTHER_CODECS.items():
         if head.startswith(start):
             raise UnsupportedFormat(
-                f"{place} is packed with {codec}; its content is not judged",
+                f"{place} is packed with {codec}; its content is not checked",
                 hint="this release reads state files packed with lz4, which is Spark's default",
                 place=place,
             )
@@ -108,7 +108,7 @@ def _fits(method: int, packed: int, raw: int) -> bool:
     """Whether so many bytes can be what `raw` bytes were packed to."""
     if method == STORED or raw == 0:
         return packed == raw
-    # What does not pack grows by one byte in 255, and a few.
+    # Incompressible data grows by one byte in 255, and a few.
     return 0 < packed <= raw + raw // 255 + 16
 
 
@@ -123,7 +123,7 @@ def _unpack(header: _Header, data: bytes, position: int, place: str) -> bytes:
         except lz4.block.LZ4BlockError as e:
             raise _corrupt(place, position + _HEADER.size, "a block does not unpack") from e
     if len(raw) != header.raw:
-        what = f"a block unpacks to {len(raw)} bytes; its header says {header.raw}"
+        what = f"a block unpacks to {len(raw)} bytes; its header has {header.raw}"
         raise _corrupt(place, position + 13, what)
     if xxhash.xxh32_intdigest(raw, SEED) & CHECKSUM_BITS != header.checksum:
         raise _corrupt(place, position + 17, "a block does not match its checksum")

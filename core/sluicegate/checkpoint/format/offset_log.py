@@ -1,4 +1,4 @@
-"""The offset log: what each batch was going to read, and the confs it is pinned to.
+"""The offset log: the planned end of each batch, and its fixed settings.
 
 Version 1 has one line per source in the order of the plan, `-` for none. Version 2 (Spark 4.2+)
 has `<source id>:<offset>` lines in any order. Both have a JSON line of batch metadata first.
@@ -13,7 +13,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.checkpoint.format.log import parse_json, parse_object, read_lines, whole
+from sluicegate.checkpoint.format.log import integer, parse_json, parse_object, read_lines
 from sluicegate.errors import Corrupt, SluicegateError
 from sluicegate.storage import Storage
 
@@ -28,7 +28,7 @@ NO_OFFSET = "-"
 
 
 class OffsetKind(Enum):
-    """What an offset's JSON looks like: which source wrote it."""
+    """The form of an offset's JSON, which depends on the source."""
 
     KAFKA = "kafka"
     FILE = "file"
@@ -39,7 +39,7 @@ class OffsetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """Where one source stands at the end of a batch; `text` is exactly what the log says."""
+    """The position of one source at the end of a batch; `text` is the exact text in the log."""
 
     source: str
     text: str | None
@@ -56,7 +56,7 @@ class SourceOffset:
 
     @property
     def number(self) -> int | None:
-        """The log offset of a file source, or a source that just counts."""
+        """The log offset of a file source, or the number of a counting source."""
         value = self._interpret()[1]
         return value if isinstance(value, int) else None
 
@@ -78,7 +78,7 @@ class OffsetEntry:
 
     @property
     def partitions(self) -> int | None:
-        """The number of shuffle partitions that counts, if the entry says it."""
+        """The number of shuffle partitions, if the entry has it."""
         text = self.conf.get(PARTITIONS, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
 
@@ -97,8 +97,8 @@ def read_offsets(storage: Storage, batch: int) -> OffsetEntry:
     return OffsetEntry(
         batch=batch,
         version=version,
-        watermark_ms=whole(fields, "batchWatermarkMs", place, default=0),
-        timestamp_ms=whole(fields, "batchTimestampMs", place, default=0),
+        watermark_ms=integer(fields, "batchWatermarkMs", place, default=0),
+        timestamp_ms=integer(fields, "batchTimestampMs", place, default=0),
         conf=_conf(fields.get("conf", {}), place),
         offsets=_named(offsets, place) if version >= 2 else _ordered(offsets, place),
         extra={name: value for name, value in fields.items() if name not in known},
@@ -145,7 +145,7 @@ def _text(line: str, place: str) -> str | None:
         return None
     if not line:
         raise Corrupt(f"{place}: a source has an empty offset", place=place)
-    # Nearly every source writes JSON, so a cut line shows here; other text cannot be judged.
+    # Nearly every source writes JSON, so a cut line shows here; other text cannot be checked.
     if line[0] in '{["':
         parse_json(line, place)
     return line

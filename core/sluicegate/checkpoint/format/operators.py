@@ -1,4 +1,4 @@
-"""What the checkpoint says of its stateful operators (Spark 4.0 and later)."""
+"""The metadata of stateful operators (Spark 4.0 and later)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.checkpoint.format.log import list_log, parse_object, read_lines, whole
+from sluicegate.checkpoint.format.log import integer, list_log, parse_object, read_lines
 from sluicegate.errors import Corrupt
 from sluicegate.storage import Storage
 
@@ -33,7 +33,7 @@ class Operator:
 
 
 def read_operator(storage: Storage, operator: int) -> Operator:
-    """What is known of an operator; the newest version 2 metadata wins over version 1."""
+    """The description of an operator; the newest version 2 metadata wins over version 1."""
     keys = list(_metadata_files(storage, operator))
     if not keys:
         return Operator(operator, None, ())
@@ -54,7 +54,7 @@ def read_operator(storage: Storage, operator: int) -> Operator:
 
 
 def _metadata_files(storage: Storage, operator: int) -> Iterator[str]:
-    """Oldest knowledge first."""
+    """Oldest first."""
     base = f"{STATE}/{operator}/_metadata"
     if storage.stat(f"{base}/metadata") is not None:
         yield f"{base}/metadata"
@@ -70,7 +70,7 @@ def _store(fields: Any, place: str) -> Store:
         raise Corrupt(f"{place}: stateSchemaFilePaths is not a list", place=place)
     return Store(
         str(fields.get("storeName")),
-        whole(fields, "numPartitions", place),
+        integer(fields, "numPartitions", place),
         tuple(str(path) for path in paths),
     )
 

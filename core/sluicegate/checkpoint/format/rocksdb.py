@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from sluicegate.checkpoint.format.log import parse_object, parse_version, whole
+from sluicegate.checkpoint.format.log import integer, parse_object, parse_version
 from sluicegate.errors import Corrupt
 from sluicegate.storage import Storage
 
@@ -30,7 +30,7 @@ MOST_UNPACKED = 1 << 30
 
 _MOST_DIRECTORY = 1 << 20
 _PIECE = 1 << 16
-# What zipfile raises for damage, depending on where it is and on the version of Python.
+# The exceptions of zipfile for damage, depending on its place and the version of Python.
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -53,7 +53,7 @@ class SharedFile:
 
 @dataclass(frozen=True, slots=True)
 class RocksSnapshot:
-    """What a zip says; `keys` is -1 if Spark did not count them."""
+    """The metadata of a zip; `keys` is -1 if Spark did not count them."""
 
     keys: int
     shared: tuple[SharedFile, ...]
@@ -64,8 +64,8 @@ class RocksSnapshot:
 def read_zip(stream: BinaryIO, place: str, *, read_data: bool = False) -> RocksSnapshot:
     """The metadata of a snapshot; with `read_data` every entry is unpacked and its CRC checked.
 
-    `Corrupt` for any damage, `UnsupportedFormat` for metadata of a newer version. What is unpacked
-    is bounded before it is read.
+    `Corrupt` for any damage, `UnsupportedFormat` for metadata of a newer version. The size is
+    limited before anything is unpacked.
     """
     with _damage(place), zipfile.ZipFile(_Guarded(stream, place)) as archive:
         entries = archive.infolist()
@@ -81,7 +81,7 @@ def read_zip(stream: BinaryIO, place: str, *, read_data: bool = False) -> RocksS
 
 
 def shared_faults(storage: Storage, directory: str, zip_name: str) -> list[str]:
-    """What is wrong with the files that a zip in `directory` refers to; opens the zip."""
+    """The faults of the files that a zip in `directory` refers to; opens the zip."""
     key = f"{directory}/{zip_name}"
     with storage.open(key) as stream:
         snapshot = read_zip(stream, f"{storage.uri}/{key}")
@@ -91,7 +91,9 @@ def shared_faults(storage: Storage, directory: str, zip_name: str) -> list[str]:
         if found is None or found.kind != "file":
             faults.append(f"{shared.key} is missing, which {zip_name} refers to")
         elif found.size != shared.size:
-            faults.append(f"{shared.key} has {found.size} bytes; {zip_name} says {shared.size}")
+            faults.append(
+                f"{shared.key} has {found.size} bytes; {zip_name} has {shared.size} for it"
+            )
     return faults
 
 
@@ -132,7 +134,7 @@ def _parse(text: bytes, entries: tuple[str, ...], place: str) -> RocksSnapshot:
         *_shared(fields["sstFiles"], "SSTs", "dfsSstFileName", place),
         *_shared(fields.get("logFiles") or [], "logs", "dfsLogFileName", place),
     ]
-    return RocksSnapshot(whole(fields, "numKeys", place), tuple(shared), tuple(families), entries)
+    return RocksSnapshot(integer(fields, "numKeys", place), tuple(shared), tuple(families), entries)
 
 
 def _shared(items: Any, directory: str, field: str, place: str) -> Iterator[SharedFile]:
@@ -141,9 +143,9 @@ def _shared(items: Any, directory: str, field: str, place: str) -> Iterator[Shar
             name, local = item[field], item["localFileName"]
             if not _is_file_name(name) or not _is_file_name(local):
                 raise Corrupt(f"{place}: {directory} names no file: {item!a:.80}", place=place)
-            yield SharedFile(f"{directory}/{name}", local, whole(item, "sizeBytes", place))
+            yield SharedFile(f"{directory}/{name}", local, integer(item, "sizeBytes", place))
     except (KeyError, TypeError) as e:
-        raise Corrupt(f"{place}: {directory} has another form than known", place=place) from e
+        raise Corrupt(f"{place}: {directory} has an unknown form", place=place) from e
 
 
 def _is_file_name(name: object) -> bool:
@@ -157,11 +159,13 @@ def _damage(place: str) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as e:
-        raise Corrupt(f"{place}: not a whole zip file: {e or type(e).__name__}", place=place) from e
+        raise Corrupt(
+            f"{place}: not a complete zip file: {e or type(e).__name__}", place=place
+        ) from e
 
 
 class _Guarded(io.RawIOBase):
-    """The stream, without reads so large that only a hostile directory of entries asks for them."""
+    """The stream, without the huge reads that only a malicious directory of entries causes."""
 
     def __init__(self, stream: BinaryIO, place: str) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What is inside a delta, a snapshot and a changelog of Spark's state, counted to the last byte.
+"""The content of deltas, snapshots and changelogs of Spark's state, decoded to the last byte.
 
 The content is packed as LZ4Block (see `lz4block`), numbers are big-endian. Plain records (deltas
 and snapshots of the HDFS provider, changelog versions 1 and 3):
@@ -36,7 +36,7 @@ from sluicegate.errors import Corrupt, UnsupportedFormat
 NEWEST_CHANGELOG = 4
 _END = _DELETED = -1
 _PUT, _DELETE, _MERGE, _DELETE_RANGE = 0x01, 0x10, 0x11, 0x20
-_UNKNOWN_LINEAGE = "the lineage has another form than known"
+_UNKNOWN_LINEAGE = "the lineage has an unknown form"
 _I32 = struct.Struct(">i")
 _U16 = struct.Struct(">H")
 _VERSION = re.compile(rb"v(0|[1-9][0-9]{0,4})")
@@ -61,9 +61,9 @@ class LineageItem:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a state file holds.
+    """The content of a state file.
 
-    `remark` tells what is wrong behind the last record, where Spark does not look: it loads.
+    `remark` describes damage behind the last record, which Spark does not read: the file loads.
     """
 
     kind: StateKind
@@ -86,8 +86,8 @@ class Payload:
 def scan(stream: BinaryIO, kind: StateKind, place: str) -> Payload:
     """Decode a state file, not a zip, in little memory, whatever the size of it and its records.
 
-    Raises `Corrupt` for what Spark cannot load, naming the byte, and `UnsupportedFormat` for what
-    only a newer Spark or another codec can have written.
+    Raises `Corrupt`, naming the byte, if Spark cannot load it, and `UnsupportedFormat` if only a
+    newer Spark or another codec can have written it.
     """
     reader = _Reader(stream, place)
     version, lineage = _header(reader) if kind is StateKind.CHANGELOG else (1, ())
@@ -173,7 +173,7 @@ class _Tally:
             self._inside_block(reader)
 
     def _inside_block(self, reader: _Reader) -> None:
-        """Count the records that lie whole in the block, which is three times as fast."""
+        """Count the records that lie completely in the block, which is three times as fast."""
         block, at, size, int32 = reader.block, reader.at, len(reader.block), _I32.unpack_from
         least = _DELETED if self._deletes_allowed else 0
         keys = records = deletes = 0
@@ -268,7 +268,7 @@ class _Reader:
         return self.take(length, what)
 
     def remark(self) -> str | None:
-        """What is wrong with the rest of the file, or None."""
+        """The fault in the rest of the file, or None."""
         rest = len(self.block) - self.at
         try:
             rest += sum(map(len, self._more))

@@ -1,4 +1,4 @@
-"""Which versions of a state store can be loaded, judged by the names of its files.
+"""The versions of a state store that can be loaded, by the names of its files.
 
 A store is a directory `state/<operator>/<partition>[/<store>]`. To load version V, Spark takes the
 newest base (`S.snapshot` of the HDFS provider, `S.zip` of RocksDB) with S ≤ V, or nothing at all if
@@ -6,8 +6,8 @@ there is none, S = 0, and applies the changes (`.delta`, `.changelog`) of S+1 to
 the files in `SSTs/` that it refers to (`rocksdb_files.shared_faults`).
 
 With state format 2, which only RocksDB has, names carry an id, `V_<uuid>.zip`: every attempt at a
-batch writes files of its own. The commit log has the ids that count, and each changelog those of
-the versions before it, its lineage.
+batch writes files of its own. The commit log has the valid ids, and each changelog those of the
+versions before it, its lineage.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NAME = re.compile(
 _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?")
 _CRC = ".crc"
 ANY = "*"
-"""Stands for an id that is not known, in the names of missing files."""
+"""In place of an unknown id, in the names of missing files."""
 _NO_IDS: Mapping[int, str] = {}
 
 LineageReader = Callable[["StateFile"], Iterable[LineageItem]]
 
 
 class Provider(Enum):
-    """Who wrote the state; the value is Spark's short name of it."""
+    """The provider that wrote the state; the value is Spark's short name of it."""
 
     HDFS = "hdfs"
     ROCKSDB = "rocksdb"
@@ -121,7 +121,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The files from which a version is loaded, and what is missing; no base means from empty."""
+    """The files from which a version is loaded, and the missing ones; no base means from empty."""
 
     version: int
     base: StateFile | None
@@ -205,9 +205,9 @@ def state_versions(listing: StateListing, ids: Mapping[int, str] = _NO_IDS) -> S
 def chain(listing: StateListing, version: int, ids: Mapping[int, str] = _NO_IDS) -> Chain:
     """The files from which `version` is loaded, by names alone.
 
-    `ids` is, for state format 2, the id of each version by the commit log. Of a version that is
-    not in it any file is taken, because a missing file must not be reported where only the ids
-    are unknown; `chain_by_lineage` is exact.
+    `ids` is, for state format 2, the id of each version by the commit log. For a version
+    that is not in it any file is taken, because a missing file must not be reported where only the
+    ids are unknown; `chain_by_lineage` is exact.
     """
     bases, changes = _usable(listing, ids)
     start = max((v for v in bases if v <= version), default=0)
@@ -239,7 +239,7 @@ def chain_by_lineage(
     found = max((z for z in zips if z in there), key=lambda z: z.version, default=None)
     start = found.version if found else 0
     if found is None and (first := min(ids)) > 1:
-        # Spark does not go back beyond the lineage to look for a base.
+        # Spark does not search beyond the lineage for a base.
         return Chain(version, None, (), (Missing(StateKind.ZIP, first, first, ids[first]),))
     changes = [StateFile(v, StateKind.CHANGELOG, ids[v]) for v in sorted(ids) if v > start]
     present = [file for file in changes if file in there]
@@ -281,7 +281,7 @@ def _gaps(
     kind: StateKind | None,
     uid: Callable[[int], str | None],
 ) -> list[Missing]:
-    """What is missing of start+1 to end; as ranges, because a stray name can be a huge number."""
+    """The missing versions of start+1 to end; ranges, since a stray name can be a huge number."""
     found, before = [], start
     for version in [*have, end + 1]:
         first, last = before + 1, version - 1

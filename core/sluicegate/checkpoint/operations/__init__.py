@@ -1,1 +1,1 @@
-"""What can be done to a Spark checkpoint, one operation in each module."""
+"""The operations on a Spark checkpoint, one in each module."""

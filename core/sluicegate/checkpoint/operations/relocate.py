@@ -1,4 +1,4 @@
-"""Making checkpoints: a fresh one that starts at given offsets, and a copy that lies elsewhere.
+"""Making checkpoints: a fresh one that starts at given offsets, and a copy in another place.
 
 A new directory is startable only when it is complete: see `edit`.
 """
@@ -34,15 +34,15 @@ Start = Positions | str
 
 _PIECE = 1 << 20
 _SEED_READS = (
-    "The query starts with batch 1 and reads from these offsets on, whatever its startingOffsets "
-    "say. Partitions that are not named are read from their beginning."
+    "The query starts with batch 1 and reads from these offsets; its startingOffsets are ignored. "
+    "Partitions that are not named are read from their beginning."
 )
 _SEED_READS_OTHER = (
-    "The query starts with batch 1 and its only source reads from this offset on. That the source "
-    "understands it is not known here: it is written as it is."
+    "The query starts with batch 1 and its only source reads from this offset. The offset is "
+    "written as it is; whether the source accepts it is not checked."
 )
 _SEED_WRITES = (
-    "Its state is empty. A file sink that has a batch 1 already would skip it: write to a new "
+    "Its state is empty. A file sink that already has a batch 1 would skip it: write to a new "
     "output."
 )
 
@@ -50,7 +50,7 @@ _SEED_WRITES = (
 def parse_offset(text: str) -> str:
     """An offset that is no position of a topic, such as a Python data source has: one JSON value.
 
-    A file source's offset is refused: it means nothing without the log that goes with it.
+    A file source's offset is refused: it is meaningless without the source's log.
     """
     try:
         value = parse_json(text, "the offset")
@@ -62,14 +62,14 @@ def parse_offset(text: str) -> str:
     if SourceOffset("0", compact).kind is OffsetKind.FILE:
         raise PositionsInvalid(
             "a file source cannot be seeded: its offset counts the entries of its own log",
-            hint="move the files that are not to be read, or copy the checkpoint: "
+            hint="move away the files to skip, or copy the checkpoint: "
             + units.command("checkpoint", "relocate"),
         )
     return compact
 
 
 def plan_seed(uri: str, start: Start, query_id: str) -> Plan:
-    """A fresh checkpoint whose first batch reads from the given offsets on."""
+    """A fresh checkpoint whose first batch reads from the given offsets."""
     root = canonical_uri(uri)
     _refuse_occupied(root)
     actions = [Action("make", root, f"a checkpoint of query {query_id}")]
@@ -103,7 +103,7 @@ def write_seed(storage: Storage, start: Start, query_id: str) -> None:
 
 
 def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -> Plan:
-    """A copy of a checkpoint that can be started where it lies; the source stays as it is."""
+    """A copy of a checkpoint that can be started in its new place; the source is not changed."""
     root = canonical_uri(destination)
     _refuse_occupied(root)
     _refuse_inside(source, root)
@@ -121,7 +121,7 @@ def plan_relocate(source: Storage, destination: str, moves: Mapping[str, str]) -
         ),
         (
             "The original is only read. Start the query on one of the two, never on both.",
-            "The query has the same id in both, so sinks that recognise it go on where they were.",
+            "The query has the same id in both, so idempotent sinks continue where they were.",
         ),
     )
 
@@ -161,7 +161,7 @@ def new_directory(uri: str) -> Storage:
 
 
 def cut_over(source: str, destination: str) -> list[str]:
-    """What is left to do by hand after a copy."""
+    """The manual steps after a copy."""
     return [
         f"Set checkpointLocation to {destination} and start the query.",
         f"Once it runs well, remove the original: rm -r {quote(source)}",
@@ -189,7 +189,7 @@ def _refuse_occupied(root: str) -> None:
     except NotFound:
         return
     except StorageFailed:
-        # A file, or a directory that cannot be read: in any case it is there.
+        # A file, or a directory that cannot be read: the place is taken in any case.
         pass
     raise SluicegateError(
         f"{root} exists and is not empty; nothing was written", hint=hint, place=root
@@ -200,13 +200,13 @@ def _refuse_inside(source: Storage, root: str) -> None:
     outer = tuple(f"{place}/" for place in source.spellings())
     if any(f"{place}/".startswith(outer) for place in open_storage(root).spellings()):
         raise UsageError(
-            f"{root} is inside of {source.uri}, which a copy leaves as it is",
+            f"{root} is inside {source.uri}, which must not change",
             hint="name a directory elsewhere",
         )
 
 
 def _files(storage: Storage, directory: str = "") -> Iterator[str]:
-    """Every file that belongs to the checkpoint; not what is temporary or ours."""
+    """Every file of the checkpoint, without temporary files and our own."""
     for entry in storage.list(directory):
         key = f"{directory}/{entry.name}" if directory else entry.name
         if entry.kind == "directory":
@@ -215,8 +215,8 @@ def _files(storage: Storage, directory: str = "") -> Iterator[str]:
         elif entry.kind != "file":
             place = f"{storage.uri}/{key}"
             raise UnsupportedFormat(
-                f"{place} is a link or special file, which a copy would lack",
-                hint="put the file itself in its place",
+                f"{place} is a link or special file, which cannot be copied",
+                hint="replace it with the file itself",
                 place=place,
             )
         elif not (TEMPORARY.fullmatch(entry.name) or is_stale_sum(key)):

@@ -1,4 +1,4 @@
-"""Repair of a checkpoint: the fixes of its findings, as one plan; and what is left to choose."""
+"""Repair of a checkpoint: the fixes of its findings as one plan, and options for the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sluicegate.checkpoint.file_edits import (
     Place,
     Roots,
     newest_after,
-    standing,
+    newest_preconditions,
     text_in,
 )
 from sluicegate.checkpoint.operations.rollback import candidates
@@ -28,7 +28,7 @@ from sluicegate.positions import Positions, PositionsInvalid, from_spark
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A finding with what can be done: a fix, or choices; nothing at all is possible, too."""
+    """A finding with its fix or its options; it may have neither."""
 
     finding: Finding
     fix: Fix | None
@@ -37,9 +37,9 @@ class Diagnosis:
 
 @dataclass(frozen=True, kw_only=True)
 class Repair(CheckpointOperation):
-    """All lossless fixes together; what has none is left as it is, with choices.
+    """All lossless fixes together; findings without one get options instead.
 
-    `offsets` of the damaged batch and the `query_id` are what only the operator knows.
+    Only the operator knows the `offsets` of the damaged batch and the `query_id`.
     """
 
     name: ClassVar = "repair"
@@ -71,18 +71,18 @@ class Repair(CheckpointOperation):
             title="Repair the checkpoint",
             summary=", ".join(codes),
             actions=tuple(
-                Action("mend", each.finding.code, each.fix.summary) for each in found if each.fix
+                Action("fix", each.finding.code, each.fix.summary) for each in found if each.fix
             ),
             consequences=tuple(dict.fromkeys(fix.consequence for fix in fixes)),
             edits=edits,
             newest=newest_after(look.offsets.batches, edits),
-            preconditions=standing(look),
-            choices=tuple(dict.fromkeys(_left(everything))),
+            preconditions=newest_preconditions(look),
+            choices=tuple(dict.fromkeys(_options(everything))),
         )
 
 
 def diagnose(roots: Roots, asked: Repair) -> list[Diagnosis]:
-    """Everything that verify finds and that needs doing, worst first."""
+    """All findings of verify that need a repair, worst first."""
     storage = roots[Place.CHECKPOINT]
     found = verify(storage, roots.get(Place.SINK), read_data=asked.read_data)
     look = look_at(storage)
@@ -102,8 +102,8 @@ def diagnose(roots: Roots, asked: Repair) -> list[Diagnosis]:
     ]
 
 
-def _left(found: list[Diagnosis]) -> Iterator[Choice]:
-    """What is not fixed, with what can be done about it; nothing known is said, too."""
+def _options(found: list[Diagnosis]) -> Iterator[Choice]:
+    """The options for findings without a fix, also for those without any known option."""
     for each in found:
         if each.fix is None:
             about = each.finding.code

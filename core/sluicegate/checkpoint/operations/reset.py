@@ -1,7 +1,7 @@
 """Moving the positions of a checkpoint.
 
-Without state, by appending: a batch that is committed already and ends at the new offsets. Batch
-numbers are never re-used, so no sink takes what comes next for something it has. With state, only
+Without state, by appending: a batch that is already committed and ends at the new offsets. Batch
+numbers are never reused, so no sink mistakes the next batch for one that it has. With state, only
 by rolling back to a batch: its state belongs to its offsets.
 """
 
@@ -18,8 +18,8 @@ from sluicegate.checkpoint.file_edits import (
     Edit,
     Place,
     Roots,
+    newest_preconditions,
     put,
-    standing,
     text_in,
 )
 from sluicegate.checkpoint.format.commit_log import read_commit
@@ -41,7 +41,7 @@ from sluicegate.plan import Action
 from sluicegate.positions import Position, Positions, to_spark
 from sluicegate.reset import Known, Range, ResetRefused, ResetSpec, Scenario, Timeline, plan_reset
 from sluicegate.storage import Storage
-from sluicegate.units import command
+from sluicegate.units import command, counted
 
 _SEED = f"start a fresh checkpoint there, with empty state: {command('checkpoint', 'seed')}"
 
@@ -63,7 +63,7 @@ def wanted_offsets(storage: Storage, spec: ResetSpec) -> dict[str, str]:
 
 
 def known_topics(storage: Storage) -> list[str]:
-    """The topics of the newest batch, and what stands for sources without topics."""
+    """The topics of the newest batch, and the names used for sources without topics."""
     newest = _newest(look_at(storage))
     return sorted({p.topic for offset in newest.offsets for p in positions_of(offset)})
 
@@ -82,7 +82,7 @@ class Reset(CheckpointOperation):
     def from_work(cls, work: Mapping[str, Any]) -> Reset:
         to, at = work.get("to"), work.get("at")
         if not isinstance(to, dict) or not all(isinstance(text, str) for text in to.values()):
-            raise Corrupt("the plan's work names no offsets to go to")
+            raise Corrupt("the plan's work names no offsets to move to")
         return cls(
             to=to,
             at=at if isinstance(at, int) else None,
@@ -95,10 +95,10 @@ class Reset(CheckpointOperation):
         newest = _newest(look)
         unknown = sorted(self.to.keys() - {offset.source for offset in newest.offsets})
         if unknown:
-            raise Corrupt(f"the plan's work names a source that is not there: {unknown[0]}")
+            raise Corrupt(f"the plan's work names an unknown source: {unknown[0]}")
         if look.operators:
             return _by_rollback(roots, look, newest, self.to, self.note)
-        # Its own time: whoever asks where the query was before this change must not find it.
+        # Its own time: a lookup of a time before this change must not find it.
         if self.at is not None:
             newest = replace(newest, timestamp_ms=max(newest.timestamp_ms, self.at))
         appended = _by_appending(look, newest, self.to, self.note)
@@ -132,7 +132,7 @@ def _by_appending(look: Look, newest: OffsetEntry, to: Mapping[str, str], note: 
         consequences=tuple(_appending_means(look, newest, batches, note)) if moved else (),
         edits=edits,
         newest=max(batches, default=newest.batch),
-        preconditions=standing(look),
+        preconditions=newest_preconditions(look),
     )
 
 
@@ -141,16 +141,20 @@ def _with_sink(appended: Draft, sink: Storage | None, newest: OffsetEntry) -> Dr
     if not appended.edits:
         return appended
     if sink is None:
-        told = (
-            "If the query writes with Spark's file sink, name it with --sink: the sink's log needs "
-            "entries of these batches, too, or its readers fail."
+        note = (
+            "If the query writes with Spark's file sink, name it with --sink: the sink's log also "
+            "needs entries for these batches, or its readers fail."
         )
-        return replace(appended, consequences=(*appended.consequences, told))
+        return replace(appended, consequences=(*appended.consequences, note))
     log = Log(sink, Place.SINK, SINK_DIRECTORY, list_log(sink, SINK_DIRECTORY))
     # Also of a batch that was planned and not finished, which is not run again.
     first = newest.batch + 1 if log.listing.last is None else log.listing.last + 1
     edits = [empty_entry(log, batch) for batch in range(first, appended.newest + 1)]
-    action = Action("add to", f"sink: {SINK_DIRECTORY}/", f"{len(edits)} entries without files")
+    action = Action(
+        "add to",
+        f"sink: {SINK_DIRECTORY}/",
+        f"{counted(len(edits), 'entry', 'entries')} without files",
+    )
     return replace(
         appended,
         actions=(*appended.actions, action),
@@ -175,12 +179,12 @@ def _appended(
 def _by_rollback(
     roots: Roots, look: Look, newest: OffsetEntry, to: Mapping[str, str], note: str
 ) -> Draft:
-    """Back to the newest batch that ends nowhere beyond the wanted offsets."""
+    """Roll back to the newest batch that ends at or before the wanted offsets."""
     wanted = {o.source: replace(o, text=to.get(o.source, o.text)) for o in newest.offsets}
     if any(_is_ahead(wanted[offset.source], offset) for offset in newest.offsets):
         raise ResetRefused(
-            "this query has state, and its state cannot be moved forward: it would miss what is "
-            "skipped",
+            "this query has state, and its state cannot be moved forward: it would miss the "
+            "skipped events",
             hint=_SEED,
         )
     for batch in rollback.candidates(look, ChainReader(look.storage)):
@@ -197,16 +201,16 @@ def _as_reset(
     back: Draft, entry: OffsetEntry, wanted: Mapping[str, SourceOffset], note: str
 ) -> Draft:
     exact = all(o.text == wanted[o.source].text for o in entry.offsets if o.source in wanted)
-    more = "" if exact else ", the last one that ends before; it re-reads more than was asked for"
-    told = (
-        "The query has state, which belongs to its batches: it goes back to the end of batch "
+    more = "" if exact else ", the last one that ends before; it re-reads more than requested"
+    how = (
+        "The query has state, which belongs to its batches: it is rolled back to the end of batch "
         f"{entry.batch}{more}."
     )
-    asked = (f"Asked for: {note}.",) if note else ()
+    asked = (f"Requested: {note}.",) if note else ()
     return replace(
         back,
         summary=f"{note}: {back.summary}" if note else back.summary,
-        consequences=(*asked, told, *back.consequences),
+        consequences=(*asked, how, *back.consequences),
     )
 
 
@@ -216,7 +220,7 @@ def _is_ahead(offset: SourceOffset, limit: SourceOffset) -> bool:
 
 
 def _is_beyond(offset: SourceOffset, limit: SourceOffset | None) -> bool:
-    """Whether an offset is past another one anywhere; what cannot be compared must be equal."""
+    """Whether an offset is past another one anywhere; offsets without positions must be equal."""
     if limit is None or offset.text == limit.text:
         return False
     own, other = (
@@ -229,7 +233,7 @@ def _is_beyond(offset: SourceOffset, limit: SourceOffset | None) -> bool:
 
 
 def _at_moment(look: Look, newest: OffsetEntry, spec: ResetSpec) -> dict[str, str]:
-    """The offsets of the last batch planned by then: any kind of offset can go there."""
+    """The offsets of the last batch planned by then: every kind of offset can move there."""
     entry = Timeline(timeline(look), look.storage.uri).at(spec.moment_ms, clamp=spec.clamp).value
     now = {offset.source: offset.text for offset in newest.offsets}
     return {o.source: o.text for o in entry.offsets if o.text and o.text != now.get(o.source)}
@@ -242,7 +246,7 @@ def _newest(look: Look) -> OffsetEntry:
 
 
 def _known(look: Look, newest: OffsetEntry) -> Known:
-    """A file source's own log is its range; of others only the broker knows it."""
+    """A file source's own log is its range; for others only the broker knows it."""
     ranges = {}
     for offset in newest.offsets:
         listing = look.sources.get(offset.source)
@@ -281,18 +285,18 @@ def _actions(newest: OffsetEntry, offsets: tuple[SourceOffset, ...]) -> Iterator
 
 def _appending_means(look: Look, newest: OffsetEntry, batches: range, note: str) -> Iterator[str]:
     if note:
-        yield f"Asked for: {note}."
+        yield f"Requested: {note}."
     numbers = f"batch {batches[0]}"
     if len(batches) > 1:
         numbers = f"batches {batches[0]} and {batches[-1]}"
     yield (
-        f"Adds {numbers}, committed and without rows; the next start goes on from the new offsets "
+        f"Adds {numbers}, committed and without rows. The next start resumes from the new offsets "
         f"with batch {batches[-1] + 1}, a number that no sink has seen."
     )
     if look.last_commit != newest.batch:
         yield (
-            f"Batch {newest.batch} was not finished, and is not run again: what it was to read of "
-            "sources and partitions that are not moved is skipped. Let the job finish it first, or "
-            "move them, too."
+            f"Batch {newest.batch} did not complete, and Spark does not run it again: its events "
+            "from sources and partitions that are not moved are skipped. Let the job finish it "
+            "first, or move them, too."
         )
-    yield "What is read a second time is written a second time."
+    yield "Events that are read twice are also written twice."

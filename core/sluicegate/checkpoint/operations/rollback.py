@@ -1,8 +1,8 @@
 """Rolling a checkpoint back to an older batch, completely.
 
 Spark's checkpoint is several logs that must agree: offsets, commits, the state's versions, the
-file source's own log, and the file sink's. Going back means that all of them go: a source log left
-ahead merges batches, state left ahead comes back at a later restart, and a sink left ahead skips.
+file source's own log, and the file sink's. A rollback cuts all of them: a source log left ahead
+merges batches, a later restart loads state left ahead, and a sink left ahead skips batches.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sluicegate.checkpoint.file_edits import (
     Edit,
     Place,
     Roots,
+    newest_preconditions,
     remove_with_sums,
-    standing,
     text_in,
 )
 from sluicegate.checkpoint.format.commit_log import read_commit
@@ -43,14 +43,14 @@ _SHOWN = 3
 
 
 class CannotRollBack(NotFound):
-    """The checkpoint cannot go back to that batch."""
+    """The checkpoint cannot be rolled back to that batch."""
 
-    default_hint = f"see its batches with: {units.command('checkpoint', 'list', 'CHECKPOINT')}"
+    default_hint = f"list its batches with: {units.command('checkpoint', 'list', 'CHECKPOINT')}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback(CheckpointOperation):
-    """Go back to the end of batch `to`."""
+    """Roll back to the end of batch `to`."""
 
     name: ClassVar = "rollback"
     to: int
@@ -86,7 +86,7 @@ def draft(roots: Roots, to: int) -> Draft:
         consequences=tuple(_consequences(roots, look, entry)) if edits else (),
         edits=edits,
         newest=to,
-        preconditions=standing(look),
+        preconditions=newest_preconditions(look),
     )
 
 
@@ -96,11 +96,11 @@ def batch_at(storage: Storage, moment_ms: int) -> int:
 
 
 def obstacle(look: Look, to: int, reader: ChainReader) -> str | None:
-    """Why the checkpoint cannot go back to the end of a batch, if so."""
+    """Why the checkpoint cannot be rolled back to the end of a batch, if so."""
     if to not in look.offsets.batches:
-        return f"batch {to} is not in the log any more, or not yet"
+        return f"the log has no batch {to}"
     if to > 0 and to - 1 not in look.offsets.batches:
-        return f"the offsets of batch {to - 1} are gone, which Spark needs to start from {to}"
+        return f"the offsets of batch {to - 1} are missing, which Spark needs to start from {to}"
     if to not in look.commits.batches:
         return f"batch {to} is not committed"
     try:
@@ -140,7 +140,7 @@ def _as_of(look: Look, to: int) -> Look:
 
 
 def candidates(look: Look, reader: ChainReader) -> Iterator[int]:
-    """The batches that a rollback can go to, newest first; looked into only as they are asked."""
+    """The batches that a rollback can go to, newest first; each is checked only when asked for."""
     for batch in reversed(look.offsets.batches):
         if obstacle(look, batch, reader) is None:
             yield batch
@@ -149,15 +149,15 @@ def candidates(look: Look, reader: ChainReader) -> Iterator[int]:
 def _refusal(look: Look, to: int, fault: str, reader: ChainReader) -> CannotRollBack:
     able = list(candidates(look, reader))
     seed = units.command("checkpoint", "seed", "--help")
-    hint = f"there is no batch it can go back to; see: {seed}"
+    hint = f"no batch can be rolled back to; see: {seed}"
     if able:
-        hint = f"the oldest batch it can go back to is {able[-1]}, the newest {able[0]}"
-    message = f"{look.storage.uri} cannot go back to batch {to}: {fault}"
+        hint = f"the oldest possible batch is {able[-1]}, the newest {able[0]}"
+    message = f"{look.storage.uri} cannot be rolled back to batch {to}: {fault}"
     return CannotRollBack(message, hint=hint, place=look.storage.uri)
 
 
 def _parts(roots: Roots, look: Look, entry: OffsetEntry) -> Iterator[tuple[str, str, list[Edit]]]:
-    """Verb, place and edits of everything that has to go, directory by directory."""
+    """Verb, place and edits of everything to remove, directory by directory."""
     for name, listing in (("offsets", look.offsets), ("commits", look.commits)):
         above = {b for b in (*listing.batches, *listing.deleted) if b > entry.batch}
         keys = [f"{name}/{batch}" for batch in sorted(above)]
@@ -200,7 +200,7 @@ def _orphan_sums(look: Look, store: StateStore, entry: OffsetEntry) -> Iterator[
 
 
 def _metadata_edits(look: Look, operator: int, entry: OffsetEntry) -> Iterator[Edit]:
-    """Descriptions of the operator that runs after this batch wrote."""
+    """Descriptions of the operator that were written after this batch."""
     directory = f"{STATE}/{operator}/_metadata/v2"
     for batch in list_log(look.storage, directory).batches:
         if batch > entry.batch:
@@ -210,11 +210,13 @@ def _metadata_edits(look: Look, operator: int, entry: OffsetEntry) -> Iterator[E
 def _consequences(roots: Roots, look: Look, entry: OffsetEntry) -> Iterator[str]:
     last = look.last_batch
     first = entry.batch + 1
-    span = f"batch {first}" if last == first else f"batches {first} to {last}"
+    single = last == first
+    span = f"batch {first}" if single else f"batches {first} to {last}"
+    runs, ids = ("runs", "id") if single else ("run", "ids")
     planned = units.utc(entry.timestamp_ms / 1000)
     yield (
-        f"The next start goes on after batch {entry.batch}, which was planned at {planned}; "
-        f"{span} are planned anew, under the same numbers."
+        f"The query resumes after batch {entry.batch}, which was planned at {planned}. "
+        f"{span.capitalize()} {runs} again with the same batch {ids}."
     )
     try:
         newest = read_offsets(look.storage, last) if last is not None else None
@@ -226,13 +228,14 @@ def _consequences(roots: Roots, look: Look, entry: OffsetEntry) -> Iterator[str]
     sink = roots.get(Place.SINK)
     if sink is not None:
         yield (
-            f"The sink's log forgets {span}: their files stay where they are, but Spark's readers "
-            "no longer see them. Whoever read the output before has read them."
+            f"Removes {span} from the sink's log: the output files stay in place, but Spark's "
+            "readers no longer see them. Consumers that already read these files keep what they "
+            "read."
         )
     else:
         yield (
-            "A sink that recognises batches by their number (Delta, a table of batch ids) must "
-            f"forget {span} first, or it skips them when they come again: rows are lost, and a "
-            "query with state fails, since what is skipped is not computed. Of Spark's file sink, "
-            "name the directory with --sink."
+            f"Remove {span} first from a sink that recognises batch ids (Delta, a table of batch "
+            "ids), or it skips them when they run again: rows are lost, and a query with state "
+            "fails, because skipped batches are not computed. For Spark's file sink, name the "
+            "directory with --sink."
         )

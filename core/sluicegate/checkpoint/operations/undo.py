@@ -1,4 +1,4 @@
-"""Undo of an operation, and the rest of one that was interrupted: to its end, or back."""
+"""Undo of an operation, and finishing or reverting one that was interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sluicegate.checkpoint.file_edits import (
     Place,
     Roots,
     newest_after,
-    standing,
+    newest_preconditions,
 )
 from sluicegate.checkpoint.view import look_at
 from sluicegate.errors import Drifted
@@ -45,7 +45,7 @@ class _OnEdit(CheckpointOperation):
 
 
 class Undo(_OnEdit):
-    """Every file that an operation changed is again what it was, byte for byte."""
+    """Restore every file that an operation changed, byte for byte."""
 
     name: ClassVar = "undo"
 
@@ -58,15 +58,15 @@ class Undo(_OnEdit):
         if record.id in undone:
             raise NothingToUndo(f"{record.id} was undone by {undone[record.id]}")
         if found.pruned:
-            raise NothingToUndo(f"{record.id} cannot be undone: its backups were given up")
+            raise NothingToUndo(f"{record.id} cannot be undone: its backups were removed")
         look = look_at(roots[Place.CHECKPOINT])
         newest = -1 if look.last_batch is None else look.last_batch
         if newest != record.newest:
             back = command("checkpoint", "rollback", look.storage.uri, "--to", str(record.newest))
             raise Drifted(
                 f"the job has run since {record.id}: the newest batch is {newest}, not "
-                f"{record.newest}; undoing would tear its state apart",
-                hint=f"go back with: {back}; then undo",
+                f"{record.newest}; undoing now would corrupt the checkpoint",
+                hint=f"roll back first: {back}; then undo",
             )
         if changed := edit.differences(roots, record):
             raise Drifted(f"{changed[0]} was changed since {record.id}, so it cannot be undone")
@@ -75,20 +75,18 @@ class Undo(_OnEdit):
             title=f"Undo {record.id} ({record.kind})",
             summary=f"undo {record.id}: {record.summary}",
             actions=(
-                Action("put back", "what the operation changed", units.counted(len(edits), "file")),
+                Action("restore", "the files of the operation", units.counted(len(edits), "file")),
             ),
-            consequences=(
-                "Every file that the operation changed is again what it was, byte for byte.",
-            ),
+            consequences=("Every file that the operation changed is restored, byte for byte.",),
             edits=edits,
             newest=newest_after(look.offsets.batches, edits),
-            preconditions=standing(look),
+            preconditions=newest_preconditions(look),
             undoes=record.id,
         )
 
 
 class _Rest(_OnEdit):
-    """What is left of an operation that was interrupted; its edits are on disk already."""
+    """The rest of an interrupted operation; its edits are already on disk."""
 
     verb: ClassVar[str]
     consequence: ClassVar[str]
@@ -111,16 +109,16 @@ class _Rest(_OnEdit):
 
 
 class Finish(_Rest):
-    """Carry an interrupted operation out to its end."""
+    """Finish an interrupted operation."""
 
     name: ClassVar = "finish"
     verb: ClassVar = "Finish"
-    consequence: ClassVar = "The operation is carried out to its end."
+    consequence: ClassVar = "The operation is completed."
 
 
-class TakeBack(_Rest):
-    """Bring everything back to what it was before an interrupted operation."""
+class Revert(_Rest):
+    """Restore everything to its state before an interrupted operation."""
 
     name: ClassVar = "take-back"
-    verb: ClassVar = "Take back"
-    consequence: ClassVar = "Everything is again what it was before the operation."
+    verb: ClassVar = "Revert"
+    consequence: ClassVar = "Everything is restored to its state before the operation."

@@ -1,4 +1,4 @@
-"""What can be wrong with a Spark checkpoint: one module per area.
+"""The rules for Spark checkpoints: one module per area.
 
 A module holds the rules of its area (code, severity, title, explanation, log patterns), `check`,
 which reports them, and their fixes. To add a finding, add it there: nothing else lists them. Rules
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sluicegate.findings import register_later
 
-# Of several log patterns that fit one line, the first is taken: this order counts.
+# If several log patterns match one line, the first is taken: this order matters.
 AREAS = tuple(
     f"{__name__}.{name}"
     for name in (
@@ -23,5 +23,5 @@ AREAS = tuple(
         "state",
     )
 )
-# Not all of them are imported to verify a checkpoint; whoever lists the rules wants all.
+# Verifying a checkpoint does not import all of them; listing the rules does.
 register_later(AREAS)

@@ -1,4 +1,4 @@
-"""The commit log: which batches are finished."""
+"""The commit log: the committed batches."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sluicegate.checkpoint.format.commit_log import read_commit
 from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import Case, Fix, Solution
 from sluicegate.checkpoint.rules.offsets import end_of_batch, looks_asynchronous, rewritten
-from sluicegate.checkpoint.view import Standing
+from sluicegate.checkpoint.view import NextStart
 from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat
 from sluicegate.findings import LAST_RESORT, Finding, LogPattern, Severity, Site, fixes, rule
 
-_COMMIT_MAY_GO = (
-    "No row is lost by this: without that commit file Spark runs the batch once more. With state "
-    "format 2 a commit holds ids and has to be rewritten instead."
+_COMMIT_REMOVABLE = (
+    "No row is lost: without that commit file Spark runs the batch again. With state format 2 a "
+    "commit holds ids and has to be rewritten instead."
 )
 
 COMMIT_EMPTY = rule(
@@ -26,7 +26,7 @@ COMMIT_EMPTY = rule(
     "that batch again, which is normal; a version 2 commit can be rewritten, because its ids are "
     "in the names of the state files.",
     LogPattern(
-        _COMMIT_MAY_GO,
+        _COMMIT_REMOVABLE,
         texts=(
             r"Incomplete log file in the offset commit log",
             rf"{layout.UNREADABLE_LOG}/commits/(?P<batch>\d{{1,19}})",
@@ -34,7 +34,7 @@ COMMIT_EMPTY = rule(
         family=layout.LOG_FAMILY,
     ),
     LogPattern(
-        _COMMIT_MAY_GO,
+        _COMMIT_REMOVABLE,
         texts=(*layout.JSON_CUT, r"Incomplete log file"),
         sites=(Site.COMMITS,),
         family=layout.LOG_FAMILY,
@@ -44,11 +44,11 @@ COMMITS_BEHIND = rule(
     "SG-COMMITS-BEHIND",
     Severity.WARNING,
     "more than one batch is not committed",
-    "Spark runs only the newest of them again, so this is not a rewind: what the others wrote is "
-    "taken as written. It is normal with asynchronous progress tracking.",
+    "Spark runs only the newest of them again, so this is not a rewind: Spark takes the others as "
+    "written. It is normal with asynchronous progress tracking.",
     LogPattern(
-        "If commits were deleted to go back, that is no rewind: only the newest batch is run "
-        "again. The way back is `sluicegate checkpoint rollback`.",
+        "If commits were deleted to rewind the query: Spark runs only the newest batch again. To "
+        "roll back, use `sluicegate checkpoint rollback`.",
         texts=(r"latest batch id is \d{1,19}, which is not trailing batchid (?P<batch>\d{1,19})",),
         weak=True,
         family=LAST_RESORT,
@@ -57,7 +57,7 @@ COMMITS_BEHIND = rule(
 
 
 def check(case: Case) -> Iterator[Finding]:
-    """The newest commit must parse; several uncommitted batches are worth a word."""
+    """The newest commit must parse; several uncommitted batches are reported."""
     look = case.look
     if look.last_commit is not None:
         try:
@@ -66,7 +66,7 @@ def check(case: Case) -> Iterator[Finding]:
             return
         except (Corrupt, UnsupportedFormat) as e:
             yield layout.unreadable(look, COMMIT_EMPTY, e)
-    if look.standing is Standing.BEHIND and not looks_asynchronous(look):
+    if look.next_start is NextStart.BEHIND and not looks_asynchronous(look):
         done = -1 if look.last_commit is None else look.last_commit
         open_batches = [batch for batch in look.offsets.batches if batch > done]
         detail = (
@@ -78,15 +78,15 @@ def check(case: Case) -> Iterator[Finding]:
 
 @fixes(COMMIT_EMPTY)
 def remove_commit(case: Case, finding: Finding) -> Solution:
-    """A commit that cannot be read: taken away, so that its batch runs again as after a crash."""
+    """An unreadable commit: removed, so that its batch runs again as after a crash."""
     batch = case.batch_of(finding)
     if case.offsets_of(batch) is None and rewritten(case, batch) is None:
-        # What it would run again with is not known.
+        # The input that it would run again with is not known.
         return end_of_batch(case, batch)
     edits = tuple(remove_with_sums(case.storage, f"commits/{batch}"))
     return Fix(
         f"remove commits/{batch}",
-        f"Batch {batch} runs again with the same input, as after a crash; a sink that recognises "
-        "batches skips it.",
+        f"Batch {batch} runs again with the same input, as after a crash; an idempotent "
+        "sink skips it.",
         edits,
     )

@@ -1,4 +1,4 @@
-"""What checks and fixes share: the case, a fix, and entries of file logs.
+"""Shared by checks and fixes: the case, a fix, and entries of file logs.
 
 Logs are streamed, never loaded: a compact file repeats every entry there ever was.
 """
@@ -27,7 +27,7 @@ from sluicegate.units import command, counted
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What is done about a finding without losing anything: summary, consequence, edits."""
+    """A lossless fix of a finding: summary, consequence, edits."""
 
     summary: str
     consequence: str
@@ -35,15 +35,15 @@ class Fix:
 
 
 Solution = Fix | tuple[Choice, ...]
-"""What a fix gives: one that loses nothing, or choices that each have a price, or nothing."""
+"""A lossless fix, or choices that each have a cost, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A checkpoint to be checked or repaired, with its file sink if that is known.
 
-    `positions` and `query_id` are what the operator knows; `rollbacks` gives the batches that a
-    rollback can go to, newest first.
+    The operator supplies `positions` and `query_id`; `rollbacks` yields the batches that a rollback
+    can go to, newest first.
     """
 
     roots: Roots
@@ -65,7 +65,7 @@ class Case:
 
     @property
     def sink_words(self) -> tuple[str, ...]:
-        """The words of a command that name the sink, if it is known."""
+        """The arguments of a command that name the sink, if it is known."""
         return () if self.sink is None else ("--sink", self.sink.uri)
 
     def key_of(self, finding: Finding) -> str:
@@ -110,7 +110,7 @@ def first_of(ranges: Iterable[range], most: int) -> tuple[list[int], int]:
 
 
 def and_more(found: list[Finding], more: int, one: str, many: str) -> Iterator[Finding]:
-    """Findings of which the last says how many more there are that are not named."""
+    """Findings, the last with the number of those that are not named."""
     yield from found[:-1]
     for last in found[-1:]:
         rest = counted(more, f"more {one}", f"more {many}")
@@ -126,8 +126,8 @@ def merged(found: Iterable[Fix]) -> list[Edit]:
     return list(edits.values())
 
 
-def go_back(case: Case) -> tuple[Choice, ...]:
-    """What is left to do about state that does not load: only older state helps."""
+def offer_rollback(case: Case) -> tuple[Choice, ...]:
+    """The options for state that does not load: only older state helps."""
     able = next(case.rollbacks(), None)
     uri = case.storage.uri
     if able is None:
@@ -137,16 +137,16 @@ def go_back(case: Case) -> tuple[Choice, ...]:
                 "",
                 "start a fresh checkpoint from the last offsets, with empty state",
                 f"{seed}  # from: {command('offsets', 'export', uri)}",
-                "all state: counts, windows and seen keys begin anew",
+                "all state: counts, windows and seen keys start empty",
             ),
         )
     return (
         Choice(
             "",
-            f"go back to batch {able}, the newest whose state loads",
+            f"roll back to batch {able}, the newest whose state loads",
             command("checkpoint", "rollback", uri, "--to", able, *case.sink_words),
-            "nothing in Spark's own file sink, if the source still holds what came since; other "
-            "sinks get those rows twice, or skip them",
+            "nothing in Spark's own file sink, if the source still holds the events since then; "
+            "other sinks get those rows twice, or skip them",
         ),
     )
 
@@ -154,18 +154,18 @@ def go_back(case: Case) -> tuple[Choice, ...]:
 _SHOWN = 3
 
 
-def write_entry(log: Log, name: str, lines: list[bytes], told: str) -> Fix:
-    """Write a file of the log anew, with these lines."""
+def write_entry(log: Log, name: str, lines: list[bytes], consequence: str) -> Fix:
+    """Rewrite a file of the log with these lines."""
     key = log.key(name)
     data = b"\n".join([b"v1", *lines])
     edits = (Edit(log.place, key, data), *drop_sums(log.storage, key, log.place))
-    return Fix(f"write {key} anew", told, edits)
+    return Fix(f"rewrite {key}", consequence, edits)
 
 
-def compact_again(
+def rebuild_compact(
     case: Case, log: Log, number: int, before: list[str] | None, own: list[bytes] | None
 ) -> Solution:
-    """A compact file, from the files with the entries before it and its own, worked out."""
+    """A compact file, from the files with the entries before it and its own entries."""
     if before is None or own is None:
         return no_files(case, log.key(f"{number}.compact"))
     key = log.key(f"{number}.compact")
@@ -173,25 +173,25 @@ def compact_again(
         Edit(log.place, key, repeated(log, before, own)),
         *drop_sums(log.storage, key, log.place),
     )
-    told = f"It repeats the entries of {_listed(before)} and names {shown(own)}."
-    return Fix(f"write {key} anew", told, edits)
+    consequence = f"It repeats the entries of {_listed(before)} and names {shown(own)}."
+    return Fix(f"rewrite {key}", consequence, edits)
 
 
 def files_before(log: Log, number: int) -> list[str] | None:
     """The files that together hold all entries below a number; None if some of them are gone."""
     compacts = (n for n in reversed(log.listing.compacts) if n < number)
-    base = next((n for n in compacts if is_whole(log, f"{n}.compact")), -1)
+    base = next((n for n in compacts if is_readable(log, f"{n}.compact")), -1)
     names = [f"{base}.compact"] if base >= 0 else []
     # One by one, because a stray name can be a huge number.
     for each in range(base + 1, number):
-        if not is_whole(log, str(each)):
+        if not is_readable(log, str(each)):
             return None
         names.append(str(each))
     return names
 
 
 def other_files(log: Log, number: int, besides: Iterable[str]) -> list[str]:
-    """The files that hold all entries but the lost one; what is left of that one tells nothing."""
+    """The files that hold all entries but the lost one, whose remains are not used."""
     lost = (str(number), f"{number}.compact")
     names = dict.fromkeys([*needed_files(log.listing), *besides])
     return [name for name in names if name not in lost]
@@ -203,7 +203,7 @@ def rendered(entry: Mapping[str, object]) -> bytes:
 
 
 def read_entries(log: Log, name: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The lines of a log file with what they say; `ValueError` where one does not parse."""
+    """The lines of a log file with their parsed entries; `ValueError` where one does not parse."""
     key = log.key(name)
     with log.storage.open(key) as stream:
         lines = stream_lines(stream, key)
@@ -217,7 +217,7 @@ def read_entries(log: Log, name: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 yield line, entry
 
 
-def is_whole(log: Log, name: str) -> bool:
+def is_readable(log: Log, name: str) -> bool:
     """Whether a log file is there and every line of it parses."""
     try:
         for _ in read_entries(log, name):
@@ -232,14 +232,14 @@ def _listed(names: list[str]) -> str:
 
 
 def shown(lines: list[bytes]) -> str:
-    """The files that lines name, for a person."""
+    """The files that lines name, as text."""
     names = [json.loads(line)["path"].rpartition("/")[2] for line in lines[:_SHOWN]]
     more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return ", ".join(names) + more
 
 
 def no_files(case: Case, key: str) -> tuple[Choice, ...]:
-    """What is left to do about an entry whose files cannot be worked out."""
+    """The options for an entry whose files cannot be determined."""
     return (
         Choice(
             "",
@@ -249,8 +249,8 @@ def no_files(case: Case, key: str) -> tuple[Choice, ...]:
         ),
         Choice(
             "",
-            "go back to a batch before it",
+            "roll back to a batch before it",
             command("checkpoint", "rollback", case.storage.uri, "--to", "BATCH", *case.sink_words),
-            "what came since is read and written again",
+            "all later events are read and written again",
         ),
     )

@@ -1,6 +1,6 @@
-"""The checkpoint as a whole: what keeps it from being read, and what lies around in its logs.
+"""The checkpoint directory: unreadable parts, and temporary files in its logs.
 
-Also what Spark says of all its logs alike, for the log patterns of the other areas.
+Also the error texts that all of Spark's logs share, for the log patterns of the other areas.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sluicegate.checkpoint.view import Look
 from sluicegate.errors import Corrupt, UnsupportedFormat
 from sluicegate.findings import Finding, LogPattern, Rule, Severity, fixes, rule
 from sluicegate.storage import Storage
-from sluicegate.units import command
+from sluicegate.units import command, counted
 
 LOG_FAMILY = "log"
 UNREADABLE_LOG = r"Failed to read log file \S{1,1024}"
@@ -26,7 +26,7 @@ JSON_CUT = (
     r"exception: Unexpected end-of-input",
 )
 NO_BATCH = r"\bbatch (?P<batch>\d{1,19}) doesn't exist"
-# What our own barriers say, which Spark repeats; the place is a word of a shell.
+# The texts of our own barriers, which Spark repeats; the place is quoted for a shell.
 _PLACE = r"""(?P<checkpoint_word>(?:'[^']{0,1024}'|"'"|[^\s;'"\\]){1,1024})"""
 _INTERRUPTED = (
     r"sluicegate: op-\d{1,19} \(\S{1,20}\) was interrupted; finish it with: "
@@ -42,11 +42,11 @@ CHANGE_INTERRUPTED = rule(
     Severity.ERROR,
     "an operation of Sluicegate was interrupted",
     "A repair, rollback or reset was killed half-way. Spark refuses to start, because the newest "
-    "offsets file is Sluicegate's barrier and no log entry. Nothing is lost: the operation can be "
-    "finished with `sluicegate checkpoint repair`, or taken back with `sluicegate undo`.",
+    "offsets file is Sluicegate's barrier and not a log entry. Nothing is lost: the operation can "
+    "be finished with `sluicegate checkpoint repair`, or reverted with `sluicegate undo`.",
     LogPattern(
-        "Finish it, or take it back with `sluicegate undo`. Until then Spark refuses on purpose; "
-        "do not remove the offsets file that it cannot read.",
+        "Finish it, or revert it with `sluicegate undo`. Until then Spark refuses to start on "
+        "purpose; do not remove the offsets file that it cannot read.",
         "checkpoint repair {checkpoint}",
         texts=(_INTERRUPTED,),
         first=True,
@@ -55,15 +55,15 @@ CHANGE_INTERRUPTED = rule(
 COPY_INCOMPLETE = rule(
     "SG-COPY-INCOMPLETE",
     Severity.ERROR,
-    "the checkpoint is a part of one: making it was interrupted",
+    "the checkpoint is incomplete: making it was interrupted",
     "`sluicegate checkpoint seed` or `relocate`, or a change with `--into`, was killed before the "
     "new directory was complete. Spark refuses to start from it, because the newest offsets file "
-    "is Sluicegate's barrier and no log entry. Remove the directory and make it again; the "
-    "original is as it was.",
+    "is Sluicegate's barrier and not a log entry. Remove the directory and make it again; the "
+    "original is unchanged.",
     LogPattern(
-        "Remove the directory and make it again: the log says how. The original is as it was. Do "
-        "not remove the offsets file that Spark cannot read: it is what keeps the job from "
-        "starting on a part of a checkpoint.",
+        "Remove the directory and make it again: the log has the command. The original is "
+        "unchanged. Do not remove the offsets file that Spark cannot read: it keeps the job from "
+        "starting on an incomplete checkpoint.",
         texts=(_NOT_COMPLETE,),
         first=True,
     ),
@@ -72,10 +72,10 @@ UNKNOWN_VERSION = rule(
     "SG-UNKNOWN-VERSION",
     Severity.WARNING,
     "a log has a version that this release does not know",
-    "Written by a newer Spark. What cannot be understood is not judged; upgrade Sluicegate.",
+    "A newer Spark wrote it. Its content is not checked; upgrade Sluicegate.",
     LogPattern(
-        "Start the job with the Spark version that wrote the checkpoint, or a later one. If "
-        "nobody changed the version, the first line of the file is damaged.",
+        "Start the job with the Spark version that wrote the checkpoint, or a later one. If the "
+        "version was not changed, the first line of the file is damaged.",
         classes=("INVALID_LOG_VERSION", "INVALID_CHANGE_LOG_READER_VERSION"),
         texts=(r"UnsupportedLogVersion", r"(?:maximum|only) supported log version is v\d"),
     ),
@@ -91,14 +91,14 @@ PATHS_MOVED = rule(
     "SG-PATHS-MOVED",
     Severity.WARNING,
     "the checkpoint refers to paths elsewhere",
-    "Absolute paths in it point outside of where it now lies: it was moved or is a copy. Reading "
-    "a copy is fine; starting a job on it is not, before it has been relocated.",
+    "Absolute paths in it point outside its current directory: it was moved or is a copy. Reading "
+    "a copy is safe; before a job is started on it, it must be relocated.",
 )
 TEMPORARY_FILES = rule(
     "SG-TEMPORARY-FILES",
     Severity.NOTE,
-    "temporary files of crashed writes are lying around",
-    "Spark ignores them. They may also be a write in progress, if the job runs.",
+    "temporary files of interrupted writes are left",
+    "Spark ignores them. If the job runs, they may also be a write in progress.",
 )
 LOG_SUM_LEFT = rule(
     "SG-LOG-SUM-LEFT",
@@ -106,12 +106,12 @@ LOG_SUM_LEFT = rule(
     "the checksum of a deleted log entry is left",
     "An entry of a log was deleted by hand, and Hadoop's hidden `.N.crc` of it was not. Spark "
     "cannot write that entry again: the query dies with `Multiple streaming queries are "
-    "concurrently using` or CONCURRENT_STREAM_LOG_UPDATE. The checksum must go, too.",
+    "concurrently using` or CONCURRENT_STREAM_LOG_UPDATE. Remove the checksum, too.",
 )
 
 
 def check(case: Case) -> Iterator[Finding]:
-    """What is left in the directories of the logs."""
+    """Temporary files and stale checksums in the directories of the logs."""
     yield from _check_temporary(case.look)
     yield from _check_left_sums(case.look)
 
@@ -131,7 +131,7 @@ def check_interrupted(storage: Storage) -> Finding | None:
 
 
 def check_unfinished(storage: Storage, found: list[Finding]) -> Finding | None:
-    """A directory that was to become a checkpoint; what is unreadable there is the barrier."""
+    """An incomplete checkpoint, whose unreadable file is the barrier."""
     if all(finding.code != "SG-OFFSETS-EMPTY" for finding in found):
         return None
     from sluicegate.checkpoint import edit
@@ -144,7 +144,7 @@ def check_unfinished(storage: Storage, found: list[Finding]) -> Finding | None:
 
 
 def unreadable(look: Look, found: Rule, error: Corrupt | UnsupportedFormat) -> Finding:
-    """A finding of a log file that cannot be read; what a newer Spark wrote is not judged."""
+    """A finding about an unreadable log file; files of a newer Spark are not checked."""
     place = error.place or look.storage.uri
     if isinstance(error, UnsupportedFormat):
         return UNKNOWN_VERSION.at(place, error.message)
@@ -168,16 +168,16 @@ def _check_left_sums(look: Look) -> Iterator[Finding]:
 def _check_temporary(look: Look) -> Iterator[Finding]:
     for directory, listing in _logs(look).items():
         if listing.temporary:
-            detail = f"{len(listing.temporary)} files, such as {listing.temporary[0]}"
+            detail = f"{counted(len(listing.temporary), 'file')}, such as {listing.temporary[0]}"
             yield TEMPORARY_FILES.at(f"{look.storage.uri}/{directory}", detail)
 
 
 @fixes(LOG_SUM_LEFT)
 def remove_left_sum(case: Case, finding: Finding) -> Solution:
-    """The checksum of an entry that was deleted: it keeps Spark from writing the entry again."""
+    """The checksum of a deleted entry: it keeps Spark from writing the entry again."""
     directory, _, name = case.key_of(finding).rpartition("/")
     number = name.strip(".").partition(".")[0]
     keys = [f"{directory}/.{number}.crc", f"{directory}/.{number}.compact.crc"]
     edits = [Edit(Place.CHECKPOINT, key) for key in keys if case.storage.stat(key) is not None]
-    told = "Checksums of entries that are no longer there, which would stop the query."
-    return Fix(f"remove {directory}/.{number}.crc", told, tuple(edits))
+    consequence = "Checksums of deleted entries, which would stop the query, are removed."
+    return Fix(f"remove {directory}/.{number}.crc", consequence, tuple(edits))

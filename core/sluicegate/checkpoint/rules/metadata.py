@@ -15,15 +15,15 @@ from sluicegate.plan import Choice
 from sluicegate.units import command
 
 _WRITE_ID = (
-    "Write `metadata` anew with the original id, which older driver logs show as the query's id. "
-    "A new id would make a sink that knows repeated batches by it write them twice."
+    "Rewrite `metadata` with the original id, which older driver logs show as the query's id. "
+    "With a new id, a sink that recognises repeated batches by query id writes them twice."
 )
 
 METADATA_MISSING = rule(
     "SG-METADATA-MISSING",
     Severity.ERROR,
     "the file `metadata` with the query id is missing",
-    "Spark 4.2 and later refuse to start. 3.5 and 4.0 take a new query id in silence, and a sink "
+    "Spark 4.2 and later refuse to start. 3.5 and 4.0 silently take a new query id, and a sink "
     "that recognises repeated batches by query id then writes them twice. Rewrite it with the "
     "original id.",
     LogPattern(
@@ -66,7 +66,7 @@ def check(case: Case) -> Iterator[Finding]:
 
 @fixes(METADATA_MISSING, METADATA_DAMAGED)
 def write_query_id(case: Case, _finding: Finding) -> Solution:
-    """The file with the query id: only somebody who knows the id can write it."""
+    """The file with the query id: the operator has to supply the id."""
     if case.query_id is not None:
         text = json.dumps({"id": case.query_id}, separators=(",", ":"))
         edits = (put(METADATA, text), *drop_sums(case.storage, METADATA))
@@ -75,13 +75,13 @@ def write_query_id(case: Case, _finding: Finding) -> Solution:
     return (
         Choice(
             "",
-            "give the id that the query had",
+            "set the original id of the query",
             repair,
-            "nothing; the driver's log has it: `id = …` where the query starts",
+            "nothing; the driver's log shows it as `id = …` where the query starts",
         ),
         Choice(
             "",
-            "give a new id",
+            "set a new id",
             repair,
             "sinks that recognise batches by query id and number (Delta) no longer do",
         ),

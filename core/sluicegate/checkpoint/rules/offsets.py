@@ -1,4 +1,4 @@
-"""The offset log: what each batch was going to read."""
+"""The offset log: the planned range of each batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sluicegate.positions import Positions, to_spark
 from sluicegate.units import command
 
 _KEEP_OFFSETS = (
-    "Do not delete the offsets file: with a file source that loses rows without a word. It can be "
+    "Do not delete the offsets file: with a file source that silently loses rows. It can be "
     "rewritten from the one before it."
 )
 _REWRITE_GAP = (
@@ -99,7 +99,7 @@ OFFSETS_MISSING = rule(
     "assertion. Restore offsets/ from a backup before the job is started.",
     LogPattern(
         "Restore offsets/ from a backup before the job is started again. Spark 3.5 and 4.0 have "
-        "by now processed everything once more as batch 0: look for doubled rows.",
+        "by now processed everything again as batch 0: look for duplicated rows.",
         texts=(r"Multiple streaming jobs detected for (?P<batch>0)\b",),
         also=("SG-WRITERS-TWO",),
     ),
@@ -115,7 +115,7 @@ OFFSETS_BEHIND_COMMIT = rule(
     Severity.ERROR,
     "a batch is committed but its offsets file is missing",
     "Spark runs the batch before it again and then fails with CONCURRENT_STREAM_LOG_UPDATE. Either "
-    "the commit goes too, or the offsets file is rewritten.",
+    "remove the commit, too, or rewrite the offsets file.",
 )
 WRITERS_TWO = rule(
     "SG-WRITERS-TWO",
@@ -135,7 +135,7 @@ WRITERS_TWO = rule(
         ),
     ),
     LogPattern(
-        "If verify finds the checkpoint sound, another query writes there: a driver that the "
+        "If verify finds the checkpoint intact, another query writes there: a driver that the "
         "cluster manager started again, a second deployment. Otherwise a batch is committed whose "
         "offsets file is gone.",
         classes=("CONCURRENT_STREAM_LOG_UPDATE",),
@@ -161,7 +161,7 @@ def check(case: Case) -> Iterator[Finding]:
 
 def looks_asynchronous(look: Look) -> bool:
     """Whether both logs have the same wide gaps, as asynchronous progress tracking leaves them."""
-    # Where a checksum is left of what is missing, somebody has deleted it.
+    # If only the checksum of an entry is left, the entry was deleted by hand.
     others = sorted({*look.commits.batches, *look.offsets.deleted, *look.commits.deleted})
     shared = [
         (before, after)
@@ -226,7 +226,7 @@ _COPY_AGAIN = Choice(
 
 @fixes(OFFSETS_EMPTY, OFFSETS_GAP, OFFSETS_BEHIND_COMMIT)
 def restore_offsets(case: Case, finding: Finding) -> Solution:
-    """An offsets file that is empty, cut or missing: written anew where its content is known."""
+    """An offsets file that is empty, cut or missing: rewritten where its content is known."""
     batch = case.batch_of(finding)
     if _is_barrier(case, batch):
         return (_COPY_AGAIN,)
@@ -235,15 +235,20 @@ def restore_offsets(case: Case, finding: Finding) -> Solution:
         key = f"offsets/{batch}"
         edits = (put(key, text), *drop_sums(case.storage, key))
         return Fix(
-            f"write offsets/{batch} anew", "It says again what it said; nothing is lost.", edits
+            f"rewrite offsets/{batch}",
+            "Rewrites the entry with its original content. No data is lost.",
+            edits,
         )
     newest = case.look.last_batch
     if batch == newest and batch not in case.look.commits.batches and not _sink_has(case, batch):
         edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
-        told = f"Batch {batch} was never finished; it is planned anew from where {batch - 1} ended."
+        before = batch - 1
+        consequence = (
+            f"Batch {batch} did not complete. Spark plans it again from the end of {before}."
+        )
         if case.sink is None:
-            told += " A sink that has got it already and recognises it by its number would skip it."
-        return Fix(f"remove offsets/{batch}", told, edits)
+            consequence += f" An idempotent sink that already has batch {batch} will skip it."
+        return Fix(f"remove offsets/{batch}", consequence, edits)
     return end_of_batch(case, batch)
 
 
@@ -272,18 +277,18 @@ def rewritten(case: Case, batch: int) -> str | None:
 
 
 def end_of_batch(case: Case, batch: int) -> tuple[Choice, ...]:
-    """What is left to do about a batch whose end offsets are not known."""
+    """The options for a batch whose end offsets are not known."""
     uri = case.storage.uri
     return (
         Choice(
             "",
-            f"give the end offsets of batch {batch}, which the driver's log has (`endOffset`)",
+            f"set the end offsets of batch {batch}, which the driver's log shows (`endOffset`)",
             command("checkpoint", "repair", uri, "--offsets", "FILE"),
             "nothing",
         ),
         Choice(
             "",
-            f"go back to the end of batch {batch - 1}",
+            f"roll back to the end of batch {batch - 1}",
             command("checkpoint", "rollback", uri, "--to", batch - 1),
             f"nothing in Spark's own file sink (--sink); other sinks get the rows of batch {batch} "
             "twice, or skip them",
@@ -294,13 +299,13 @@ def end_of_batch(case: Case, batch: int) -> tuple[Choice, ...]:
 def _true_offset(
     case: Case, batch: int, source: str, before: OffsetEntry | None, after: OffsetEntry | None
 ) -> str | None:
-    """Where a source stood at the end of a batch; None if nothing tells."""
+    """The offset of a source at the end of a batch; None if it is not known."""
     first, last = _of(before, source), _of(after, source)
     kind = next((each.kind for each in (first, last) if each and each.text), OffsetKind.NONE)
     if case.positions is not None and kind is OffsetKind.KAFKA:
         return _given(case.positions, [each for each in (first, last) if each])
     if last and (batch + 1 in case.look.commits.batches or (first and first.text == last.text)):
-        # What lies between is settled: the batch after it has been read, or nothing moved.
+        # No doubt is left: the batch after it has been read, or nothing moved.
         return last.text or NO_OFFSET
     if kind is OffsetKind.FILE:
         number = _file_offset(case, batch, source, first, last)
@@ -309,7 +314,7 @@ def _true_offset(
 
 
 def _given(positions: Positions, known: list[SourceOffset]) -> str | None:
-    """What the operator says of one source: its topics, and all partitions that it had."""
+    """The operator's offset of one source: its topics, with all partitions that it had."""
     had = [each for offset in known for each in offset.positions or ()]
     topics = {each.topic for each in had}
     own = Positions.of(each for each in positions if each.topic in topics)
@@ -321,12 +326,12 @@ def _given(positions: Positions, known: list[SourceOffset]) -> str | None:
 def _file_offset(
     case: Case, batch: int, source: str, first: SourceOffset | None, last: SourceOffset | None
 ) -> int | None:
-    """A file source writes its own log first, so that tells; each batch adds one entry or none."""
+    """By the file source's own log, which it writes first; each batch adds one entry or none."""
     listing = case.look.sources.get(source)
     if batch == case.look.last_batch or case.look.last_batch == batch - 1:
         if listing is None or listing.last is None:
             return None
-        # More than one: the batch after it was about to be planned, and is ahead of it.
+        # More than one entry: Spark was about to plan the next batch.
         is_ahead = first and first.number is not None and listing.last - first.number > 1
         return None if is_ahead else listing.last
     if first and last and first.number is not None and last.number is not None:
@@ -342,7 +347,7 @@ def _watermark(case: Case, batch: int, template: OffsetEntry) -> int:
 
 
 def _is_barrier(case: Case, batch: int) -> bool:
-    """Whether a file keeps Spark from a checkpoint that is changed half way."""
+    """Whether a file is a barrier that keeps Spark from an inconsistent checkpoint."""
     try:
         return case.storage.get(f"offsets/{batch}").startswith(SIGN.encode())
     except SluicegateError:

@@ -26,12 +26,12 @@ from sluicegate.checkpoint.rules.fixes import (
     Case,
     Solution,
     and_more,
-    compact_again,
     files_before,
     first_of,
     no_files,
     other_files,
     read_entries,
+    rebuild_compact,
     rendered,
     shown,
     write_entry,
@@ -43,11 +43,11 @@ from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFor
 from sluicegate.findings import Finding, LogPattern, Severity, Site, fixes, rule
 from sluicegate.plan import Choice
 from sluicegate.storage import Storage
-from sluicegate.units import command
+from sluicegate.units import command, counted
 
 _MOST_NAMED = 5
 _AUDIT_FIRST = (
-    "Readers may be missing rows already: audit that first. The lost entry can be rebuilt from "
+    "Readers may already be missing rows: audit that first. The lost entry can be rebuilt from "
     "the part files that no entry names."
 )
 _AUDIT = "audit {checkpoint} --sink {sink}"
@@ -87,13 +87,13 @@ SINK_UNLISTED = rule(
     "SG-SINK-UNLISTED",
     Severity.WARNING,
     "the output holds files that the sink's log does not name",
-    "Spark's readers do not see their rows. After a failed batch that is right; if an entry was "
+    "Spark's readers do not see their rows. After a failed batch this is normal; if an entry was "
     "lost, rows are missing.",
 )
 SINK_MISSING_FILE = rule(
     "SG-SINK-MISSING-FILE",
     Severity.ERROR,
-    "the sink's log names a file that is not there",
+    "the sink's log names a file that is missing",
     "Readers of the output fail or lose the rows of that file.",
 )
 SINK_AHEAD = rule(
@@ -101,8 +101,8 @@ SINK_AHEAD = rule(
     Severity.ERROR,
     "the sink has committed batches that the checkpoint does not know",
     "The query will use those batch ids again, and the sink will skip them as already written: "
-    "rows are lost without a word. This follows a fresh checkpoint into an old sink, or a rollback "
-    "without its sink.",
+    "rows are silently lost. It happens with a fresh checkpoint and an old sink, or after a "
+    "rollback without its sink.",
 )
 
 
@@ -113,7 +113,7 @@ def check(case: Case) -> Iterator[Finding]:
 
 
 def check_sink(look: Look, sink: Storage) -> Iterator[Finding]:
-    """The sink's log must be whole, know no future batch, and name all and only its files."""
+    """The sink's log must be complete, have no future batch, and name all and only its files."""
     listing = list_log(sink, SINK_DIRECTORY)
     if not listing.exists:
         yield SINK_NO_LOG.at(sink.uri)
@@ -132,8 +132,8 @@ def _check_batches(
     gaps = [SINK_LOG_GAP.at(f"{directory}/{number}", repair=repair) for number in numbers]
     yield from and_more(gaps, more, "entry", "entries")
     last = -1 if listing.last is None else listing.last
-    # Without any offsets that is the finding, and this would only follow from it. And a running
-    # job may have planned further batches since the offsets were listed.
+    # Missing offsets have a finding of their own, from which this would follow. And a running job
+    # may have planned further batches since the offsets were listed.
     if look.last_batch is not None and last > look.last_batch:
         planned = newest_batch(look.storage)
         if last > planned:
@@ -158,7 +158,9 @@ def _check_files(look: Look, sink: Storage, listing: LogListing, repair: str) ->
         except Corrupt as e:
             yield SINK_LOG_GAP.at(f"{sink.uri}/{key}", e.message, repair=repair)
     if named.elsewhere:
-        detail = f"{named.elsewhere} entries point elsewhere, such as {named.sample}"
+        detail = (
+            f"{counted(named.elsewhere, 'path')} outside this directory, such as {named.sample}"
+        )
         yield layout.PATHS_MOVED.at(f"{sink.uri}/{SINK_DIRECTORY}", detail)
     named.freeze()
     yield from _check_unlisted(look, sink, listing, named)
@@ -171,7 +173,7 @@ class _Named:
     def __init__(self, sink: Storage) -> None:
         self._roots = sink.spellings()
         self._sums = array("Q")
-        self._withdrawn: set[int] = set()
+        self._deleted: set[int] = set()
         self.elsewhere = 0
         self.sample = ""
 
@@ -180,7 +182,7 @@ class _Named:
         path = unquote(entry.path.removeprefix("file:"))
         inside = _key_in_sink(path)
         if entry.action == "delete":
-            self._withdrawn.add(_sum(inside))
+            self._deleted.add(_sum(inside))
             return
         self._sums.append(_sum(inside))
         if entry.path.startswith("file:") and not self._is_inside(path, inside):
@@ -188,17 +190,17 @@ class _Named:
             self.sample = self.sample or entry.path
 
     def freeze(self) -> None:
-        """No more entries come; from now on it can be asked."""
+        """Prepare for lookups, after the last entry."""
         self._sums = array("Q", sorted(self._sums))
 
-    def is_withdrawn(self, key: str) -> bool:
-        """Whether the log has taken a file back."""
-        return bool(self._withdrawn) and _sum(key) in self._withdrawn
+    def is_deleted(self, key: str) -> bool:
+        """Whether the log has an entry that deletes a file."""
+        return bool(self._deleted) and _sum(key) in self._deleted
 
     def __contains__(self, key: str) -> bool:
         wanted = _sum(key)
         at = bisect_left(self._sums, wanted)
-        return at < len(self._sums) and self._sums[at] == wanted and not self.is_withdrawn(key)
+        return at < len(self._sums) and self._sums[at] == wanted and not self.is_deleted(key)
 
     def _is_inside(self, path: str, inside: str) -> bool:
         clean = os.path.normpath("/" + path.lstrip("/"))
@@ -224,31 +226,31 @@ def _check_unlisted(
             count += 1
             sample = min(sample or file, file)
     if count:
-        yield SINK_UNLISTED.at(sink.uri, f"{count} files, such as {sample}")
+        yield SINK_UNLISTED.at(sink.uri, f"{counted(count, 'file')}, such as {sample}")
 
 
 def _check_missing(sink: Storage, listing: LogListing, named: _Named) -> Iterator[Finding]:
-    """Files that the log names, gone or of another size; a few are named, the rest counted."""
-    told: list[Finding] = []
+    """Files that the log names, missing or of another size; a few are named, the others counted."""
+    found: list[Finding] = []
     more = 0
     for entry in _all_entries(sink, listing):
         file = _key_in_sink(unquote(entry.path.removeprefix("file:")))
-        if entry.action == "delete" or named.is_withdrawn(file):
+        if entry.action == "delete" or named.is_deleted(file):
             continue
-        found = sink.stat(file)
-        if found is not None and found.size == entry.size:
+        present = sink.stat(file)
+        if present is not None and present.size == entry.size:
             continue
-        if len(told) == _MOST_NAMED:
+        if len(found) == _MOST_NAMED:
             more += 1
             continue
-        there = "is not there" if found is None else f"has {found.size} bytes"
+        there = "is missing" if present is None else f"has {present.size} bytes"
         detail = f"the sink's log names it with {entry.size} bytes; it {there}"
-        told.append(SINK_MISSING_FILE.at(f"{sink.uri}/{file}", detail))
-    yield from and_more(told, more, "file", "files")
+        found.append(SINK_MISSING_FILE.at(f"{sink.uri}/{file}", detail))
+    yield from and_more(found, more, "file", "files")
 
 
 def _all_entries(sink: Storage, listing: LogListing) -> Iterator[SinkFile]:
-    """All that can be read of the log; what cannot be is told elsewhere."""
+    """All readable entries of the log; unreadable files have a finding of their own."""
     for file in needed_files(listing):
         try:
             yield from read_sink_files(sink, f"{SINK_DIRECTORY}/{file}")
@@ -292,7 +294,7 @@ _NAME = re.compile(r"(?P<number>\d+)(?P<compact>\.compact)?")
 
 @fixes(SINK_AHEAD)
 def choose_history(case: Case, _finding: Finding) -> Solution:
-    """A sink with batches that the checkpoint does not know: two stories, so a person decides."""
+    """A sink with batches that the checkpoint does not know: the operator has to decide."""
     newest = case.look.last_batch
     uri = case.storage.uri
     sink = "SINK" if case.sink is None else case.sink.uri
@@ -301,11 +303,11 @@ def choose_history(case: Case, _finding: Finding) -> Solution:
             "",
             "the checkpoint was rolled back without its sink: roll the sink's log back, too",
             command("checkpoint", "rollback", uri, "--to", str(newest), "--sink", sink),
-            "what the later batches wrote is no longer seen; they write it again",
+            "readers no longer see the output of the later batches until they have run again",
         ),
         Choice(
             "",
-            "the checkpoint is new and the output is of another query: write elsewhere",
+            "the checkpoint is new and the output belongs to another query: write elsewhere",
             "",
             "nothing; give the query an output directory of its own",
         ),
@@ -325,7 +327,7 @@ def rebuild_sink_entry(case: Case, finding: Finding) -> Solution:
     committed = _committed_ns(case, number)
     if found["compact"] or expects_compact(log, number):
         before = files_before(log, number)
-        return compact_again(
+        return rebuild_compact(
             case, log, number, before, _sink_lines(log, number, committed, before or ())
         )
     lines = _sink_lines(log, number, committed)
@@ -339,7 +341,7 @@ def _sink_lines(
 ) -> list[bytes] | None:
     """Entries for the output files that no entry names, written between the neighbours.
 
-    None if there are none, or if a failed attempt has left some of its own among them.
+    None if there are none, or if files of a failed attempt are among them.
     """
     names, after, before = [], 0, committed_ns or 1 << 63
     sample: bytes | None = None
@@ -349,7 +351,7 @@ def _sink_lines(
             continue
         names.append(name)
         sample = span.sample or sample
-        # By what the log says of its files: the log itself may have been copied since.
+        # By the times in the log's entries: the log files themselves may have been copied since.
         if int(name.partition(".")[0]) < number:
             after = max(after, span.last_ns)
         else:
@@ -361,7 +363,7 @@ def _sink_lines(
             found.pop(by_name.get(unquote(entry["path"]).rpartition("/")[2], ""), None)
     parts = {key: _PART.match(key.rpartition("/")[2]) for key in found}
     tasks = {(key.rpartition("/")[0], part and part[1]) for key, part in parts.items()}
-    # The same task twice: one of them is of an attempt that failed.
+    # The same task twice: one of them belongs to a failed attempt.
     if not found or sample is None or None in parts.values() or len(tasks) != len(found):
         return None
     return [_sink_entry(json.loads(sample), found[key]) for key in sorted(found)]
@@ -377,7 +379,7 @@ class _Span:
 
 
 def _span(log: Log, name: str) -> _Span | None:
-    """None if the log file is not there, or not whole."""
+    """None if the log file is missing or cannot be read completely."""
     first, last, sample = 1 << 63, 0, None
     try:
         for line, entry in read_entries(log, name):

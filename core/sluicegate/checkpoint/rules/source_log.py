@@ -1,8 +1,8 @@
-"""The file source's log: which files it has read.
+"""The file source's log: the files it has read.
 
-An entry that a compact file above it repeats is taken from there. Otherwise it is worked out from
+A lost entry that a compact file above it repeats is taken from there. Otherwise it is derived from
 the input files themselves: those that no entry names, and whose times fit. The plan names them,
-because no log says so.
+because no log confirms them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sluicegate.checkpoint.rules.fixes import (
     Fix,
     Solution,
     and_more,
-    compact_again,
     files_before,
     first_of,
     no_files,
     other_files,
     read_entries,
+    rebuild_compact,
     rendered,
     repair_command,
     shown,
@@ -52,7 +52,7 @@ _TAIL = 64 * 1024
 _MOST_LOST = 5
 
 _KEEP_SOURCE_LOG = (
-    "Do not delete the source's log: it remembers which files were read. The lost entry can be "
+    "Do not delete the source's log: it records which files were read. The lost entry can be "
     "rebuilt from path, time and batch id."
 )
 
@@ -87,17 +87,17 @@ SOURCE_LOG_AHEAD = rule(
     Severity.ERROR,
     "the file source's log is ahead of the offsets",
     "An offsets file was deleted and the source's log was not trimmed. The next batch merges those "
-    "files, and if the sink has already committed that batch id, their rows are lost without a "
-    "word. Trim the source's log to the newest offset.",
+    "files, and if the sink has already committed that batch id, their rows are silently "
+    "lost. Trim the source's log to the newest offset.",
     follows=("SG-OFFSETS-BEHIND-COMMIT",),
 )
 SOURCE_LOG_UNPLANNED = rule(
     "SG-SOURCE-LOG-UNPLANNED",
     Severity.WARNING,
     "the file source's log has entries that no batch has planned",
-    "Normal after a crash while a batch was being planned: the next batch takes those files along. "
+    "Normal after a crash while a batch was being planned: the next batch includes those files. "
     "But if an offsets file was deleted by hand and the sink already has that batch, their rows "
-    "will be lost; give the sink to be sure.",
+    "will be lost; name the sink with --sink to check.",
 )
 COMPACT_GROWTH = rule(
     "SG-COMPACT-GROWTH",
@@ -109,7 +109,7 @@ COMPACT_GROWTH = rule(
 
 
 def check(case: Case) -> Iterator[Finding]:
-    """Every file source's log must reach exactly as far as the newest offset says."""
+    """Every file source's log must end exactly at the newest offset."""
     look = case.look
     for name, offset in _newest_file_offsets(look).items():
         listing = look.sources.get(name, LogListing(exists=False))
@@ -119,7 +119,7 @@ def check(case: Case) -> Iterator[Finding]:
 
 
 def check_growth(storage: Storage, directory: str, listing: LogListing) -> Iterator[Finding]:
-    """Compact files that have become a burden."""
+    """Compact files that have become too large."""
     if listing.last_compact is None:
         return
     key = f"{directory}/{listing.last_compact}.compact"
@@ -131,7 +131,7 @@ def check_growth(storage: Storage, directory: str, listing: LogListing) -> Itera
 
 
 def check_entries(storage: Storage, key: str) -> str | None:
-    """What is wrong with the two ends of a large log file, without reading all of it."""
+    """The fault at either end of a large log file, without reading all of it."""
     try:
         with storage.open(key) as stream:
             first = stream.readline(64).rstrip(b"\n")
@@ -170,7 +170,7 @@ def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Ite
         detail = f"its newest entry is {last}, but the newest offset is {offset}"
         newest = -1 if look.last_batch is None else look.last_batch
         removed = {*look.offsets.deleted, *look.commits.deleted, *look.commits.batches}
-        # A crash between the source's log and the offsets leaves it ahead, too: Spark merges that.
+        # A crash between the source's log and the offsets also leaves it ahead: Spark merges those.
         if any(batch > newest for batch in removed):
             yield SOURCE_LOG_AHEAD.at(directory, detail, repair=repair_command(look))
         else:
@@ -178,7 +178,7 @@ def _check_reach(look: Look, name: str, listing: LogListing, offset: int) -> Ite
 
 
 def _check_lost(look: Look, name: str, listing: LogListing, offset: int) -> Iterator[Finding]:
-    """Entries that the offsets need; a few are named, the rest counted."""
+    """Entries that the offsets need; a few are named, the others are counted."""
     end = offset + 1
     last = -1 if listing.last is None else listing.last
     inside = [range(each.start, min(each.stop, end)) for each in missing_numbers(listing)]
@@ -232,8 +232,8 @@ def cut_source_log(case: Case, finding: Finding) -> Solution:
         return ()
     log = Log(case.storage, Place.CHECKPOINT, f"{SOURCES}/{name}", listing)
     edits = tuple(cut_back(log, offset, numbered=True))
-    told = "The files it named are found again by the next batches, as new ones."
-    return Fix(f"cut {SOURCES}/{name} back to {offset}", told, edits)
+    consequence = "The next batches find the files of the removed entries again, as new ones."
+    return Fix(f"cut {SOURCES}/{name} back to {offset}", consequence, edits)
 
 
 @fixes(SOURCE_LOG_GAP)
@@ -251,7 +251,7 @@ def rebuild_source_entry(case: Case, finding: Finding) -> Solution:
     if found["compact"] or expects_compact(log, number):
         before = files_before(log, number)
         files = _source_files(log, number, planned, before or ())
-        return compact_again(case, log, number, before, _source_lines(files, number))
+        return rebuild_compact(case, log, number, before, _source_lines(files, number))
     known = _from_compact(log, number)
     lines = known or _source_lines(_source_files(log, number, planned), number)
     if lines is None:
@@ -275,7 +275,7 @@ def _source_files(
 ) -> dict[str, int]:
     """The input files that no other entry names and that were there in time, with their times.
 
-    Only what lies in the directories is held in memory, whatever the size of the log.
+    Memory holds only the files of the directories, whatever the size of the log.
     """
     unnamed: dict[str, int] = {}
     if planned is None:
@@ -293,7 +293,7 @@ def _source_files(
                 unnamed.pop(file.path, None)
         except SluicegateError:
             continue
-    # More than any other batch took: some are still to be read, and which ones is not known.
+    # More than any other batch read: some are not read yet, and which ones is not known.
     return unnamed if len(unnamed) <= max(read.values(), default=0) else {}
 
 
@@ -318,7 +318,7 @@ def _files_in(directory: str) -> Iterator[tuple[str, int]]:
 
 
 def _planned_ms(case: Case, source: str, number: int) -> int | None:
-    """When the batch was planned that took this entry of the source's log."""
+    """The planning time of the batch that read this entry of the source's log."""
     for batch in case.look.offsets.batches:
         try:
             entry = read_offsets(case.storage, batch)

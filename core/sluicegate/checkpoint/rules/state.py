@@ -1,4 +1,4 @@
-"""The state stores: can the next start load them, and is nothing of the future there?"""
+"""The state stores: whether the next start can load them, and state of later batches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sluicegate.checkpoint.rules.fixes import (
     Fix,
     Solution,
     and_more,
-    go_back,
+    offer_rollback,
     repair_command,
     rollback_command,
 )
 from sluicegate.checkpoint.stores import StateStore, committed_ids, find_stores, load_chain
-from sluicegate.checkpoint.view import Look, Standing, newest_batch
+from sluicegate.checkpoint.view import Look, NextStart, newest_batch
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.findings import VERIFY_DATA, Finding, LogPattern, Severity, Site, fixes, rule
 from sluicegate.plan import Choice
@@ -35,14 +35,14 @@ _MOST_NAMED = 5
 _NO_KEY = re.compile(rb'\[\]|\[\{"name":"\w{1,99}","type":"void"')
 STATE_FAMILY = "state"
 _NO_FILE = r"(?:FileNotFoundException|NoSuchFileException|NoSuchKey|No such file)"
-# Partition 0 is in every query: its absence says nothing about the number of partitions.
+# Every query has partition 0: its absence shows nothing about the number of partitions.
 _NO_FIRST_VERSION = (
     rf"(?:Error reading|{_NO_FILE}).{{1,1024}}/state/\d{{1,9}}/[1-9]\d{{0,8}}/"
     r"(?:[A-Za-z][\w-]{0,99}/)?1\.(?:delta|changelog)"
 )
 _ROLL_BACK = (
-    "Have all state files decoded: that finds the last batch whose state still loads, to which "
-    "the checkpoint can be rolled back."
+    "Decode all state files: this finds the last batch whose state still loads, to which the "
+    "checkpoint can be rolled back."
 )
 
 REPARTITION_HALF_DONE = rule(
@@ -53,8 +53,8 @@ REPARTITION_HALF_DONE = rule(
     "failed before the state was rewritten (it cannot rewrite the HDFS provider's state). Delete "
     "that offsets file.",
     LogPattern(
-        "With the job down, that one offsets file must go; then the job starts with the partitions "
-        "it had.",
+        "With the job stopped, remove that one offsets file; the job then starts with its previous "
+        "partitions.",
         classes=(
             "STREAMING_UNFINISHED_REPARTITION_DETECTED",
             "STATE_REPARTITION_INVALID_CHECKPOINT",
@@ -100,7 +100,7 @@ STATE_CORRUPT = rule(
         family=STATE_FAMILY,
     ),
     LogPattern(
-        "The log does not say why the state cannot be loaded; look for `Caused by` in the "
+        "The log does not show why the state cannot be loaded; look for `Caused by` in the "
         "executors' logs. Verify finds missing and damaged state files without them.",
         VERIFY_DATA,
         classes=("CANNOT_LOAD_STATE_STORE",),
@@ -120,7 +120,7 @@ PARTITIONS_CHANGED = rule(
     LogPattern(
         "This partition has no state at all. Either spark.sql.shuffle.partitions was raised in "
         "the offset log by hand, or the partition's directory is lost, or another state store "
-        "provider wrote it: verify tells which.",
+        "provider wrote it: verify shows which.",
         texts=(_NO_FIRST_VERSION,),
         weak=True,
         family=STATE_FAMILY,
@@ -152,8 +152,8 @@ STATE_MISSING = rule(
         family=STATE_FAMILY,
     ),
     LogPattern(
-        "If state/ was deleted, restore it from a backup. If the query was given a stateful "
-        "operator that it did not have before, it needs a fresh checkpoint.",
+        "If state/ was deleted, restore it from a backup. If a stateful operator was added "
+        "to the query, it needs a fresh checkpoint.",
         classes=("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",),
         family=STATE_FAMILY,
         also=("SG-QUERY-OPERATORS",),
@@ -163,27 +163,27 @@ STATE_AHEAD = rule(
     "SG-STATE-AHEAD",
     Severity.ERROR,
     "there is state of batches that the log does not have",
-    "Left from a rollback that did not remove it. All looks right until a later restart loads a "
-    "stale snapshot of the abandoned timeline and counts twice. State files above the newest batch "
-    "must go (state format 1; format 2 is immune).",
+    "Left by a rollback that did not remove it. Results are correct until a later restart loads a "
+    "stale snapshot of the abandoned timeline and counts twice. Remove the state files above the "
+    "newest batch (state format 1; format 2 is not affected).",
     follows=("SG-OFFSETS-BEHIND-COMMIT",),
 )
 STATE_METADATA = rule(
     "SG-STATE-METADATA",
     Severity.WARNING,
     "the description of a stateful operator is damaged",
-    "The metadata file of an operator cannot be read, or a schema file that it names is not there. "
+    "The metadata file of an operator cannot be read, or a schema file that it names is missing. "
     "Spark compares it with the query when it starts.",
 )
 
 
 def check(case: Case) -> Iterator[Finding]:
-    """Everything about state that can be told without decoding it."""
+    """All checks of state that need no decoding."""
     yield from check_state(case.look)
 
 
 def check_state(look: Look) -> Iterator[Finding]:
-    """Everything about state that can be told without decoding it."""
+    """All checks of state that need no decoding."""
     stores = find_stores(look)
     operators = [_operator(look, operator) for operator in look.operators]
     yield from _check_moved(look, operators)
@@ -202,7 +202,7 @@ def needed_version(look: Look) -> int | None:
     """
     if look.last_batch is None:
         return None
-    version = look.last_batch + (look.standing is Standing.CLEAN)
+    version = look.last_batch + (look.next_start is NextStart.CLEAN)
     return version or None
 
 
@@ -242,7 +242,7 @@ def _check_absent(
     """Stores that their siblings, their operator's description or the commit know of."""
     there = {(s.operator, s.partition, s.name) for s in stores}
     operators = {operator for operator, _, _ in there}
-    # Spark numbers operators from 0, so a number that is left out was there.
+    # Spark numbers operators from 0, so a gap is a lost operator.
     known = {*look.operators, *(commit.state_ids if commit else ())}
     count = max(known, default=-1) + 1
     expected = range(min(count, len(known) + _MOST_NAMED))
@@ -269,7 +269,7 @@ def _check_absent(
 
 
 def _check_chain_files(look: Look, store: StateStore, found: Chain) -> Iterator[Finding]:
-    """Files of the chain that are empty, and zips whose SST files are not there."""
+    """Files of the chain that are empty, and zips whose SST files are missing."""
     for file in found.files:
         key = f"{store.directory}/{file.name}"
         place = f"{look.storage.uri}/{key}"
@@ -303,11 +303,11 @@ def _check_ahead(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
     for store in stores:
         newest = store.listing.newest_file
         if store.listing.format == 1 and newest is not None and newest > allowed:
-            # Listed after the offsets, so a running job may just have gone on.
+            # Listed after the offsets, so a running job may have committed further batches.
             allowed = newest_batch(look.storage) + 1
             if newest <= allowed:
                 continue
-            detail = f"version {newest} is there; batch {look.last_batch} ends with {allowed}"
+            detail = f"version {newest} exists; batch {look.last_batch} ends with {allowed}"
             place = f"{look.storage.uri}/{store.directory}"
             repair = repair_command(look)
             yield STATE_AHEAD.at(place, detail, repair=repair)
@@ -316,7 +316,7 @@ def _check_ahead(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
 def _check_partitions(
     look: Look, operators: list[Operator], stores: list[StateStore]
 ) -> Iterator[Finding]:
-    if look.standing is Standing.REPLAY and (half := _half_done_repartition(look)):
+    if look.next_start is NextStart.REPLAY and (half := _half_done_repartition(look)):
         yield half
         return
     partitions, version = needed_partitions(look), needed_version(look)
@@ -330,11 +330,11 @@ def _check_partitions(
         if present == {0} and _is_keyless(look, operator.id):
             continue
         if extra := sorted(p for p in current if p >= partitions):
-            detail = f"the log says {partitions}, but partition {extra[-1]} has current state"
+            detail = f"the log has {partitions}, but partition {extra[-1]} has current state"
             yield PARTITIONS_CHANGED.at(place, detail)
         absent = next((n for n, p in enumerate(sorted(present)) if n != p), len(present))
         if absent < partitions:
-            detail = f"the log says {partitions}, but there is no state of partition {absent}"
+            detail = f"the log has {partitions}, but there is no state of partition {absent}"
             yield PARTITIONS_CHANGED.at(place, detail)
 
 
@@ -365,12 +365,12 @@ def _half_done_repartition(look: Look) -> Finding | None:
 def _check_temporary(look: Look, stores: list[StateStore]) -> Iterator[Finding]:
     left = [f"{s.directory}/{name}" for s in stores for name in s.listing.temporary]
     if left:
-        detail = f"{len(left)} files, such as {left[0]}"
+        detail = f"{counted(len(left), 'file')}, such as {left[0]}"
         yield layout.TEMPORARY_FILES.at(f"{look.storage.uri}/{STATE}", detail)
 
 
 def _check_moved(look: Look, operators: list[Operator]) -> Iterator[Finding]:
-    """Absolute paths in operator metadata that lead out of this directory (trap D)."""
+    """Absolute paths in operator metadata that lead out of this directory ."""
     heres = look.storage.spellings()
     for operator in operators:
         paths = [path for store in operator.stores for path in store.schema_paths]
@@ -398,7 +398,7 @@ def _check_descriptions(look: Look) -> Iterator[Finding]:
             for path in store.schema_paths:
                 _, _, inside = path.rpartition(f"/{STATE}/{operator}/")
                 if inside != path and look.storage.stat(f"{STATE}/{operator}/{inside}") is None:
-                    yield STATE_METADATA.at(place, f"{path} is not there")
+                    yield STATE_METADATA.at(place, f"{path} is missing")
 
 
 def _operator(look: Look, operator: int) -> Operator:
@@ -420,13 +420,13 @@ def _offsets(look: Look, batch: int | None) -> OffsetEntry | None:
 @fixes(STATE_MISSING, STATE_CORRUPT)
 def restore_older_state(case: Case, _finding: Finding) -> Solution:
     """State that does not load: only older state helps."""
-    return go_back(case)
+    return offer_rollback(case)
 
 
 @fixes(STATE_AHEAD)
 def remove_state_ahead(case: Case, _finding: Finding) -> Solution:
     """State of batches that the log does not have."""
-    # A commit above the newest offsets needs its state, should its offsets be written anew.
+    # A commit above the newest offsets needs its state, should its offsets be rewritten.
     newest = [n for n in (case.look.last_batch, case.look.last_commit) if n is not None]
     limit = max(newest, default=-2) + 1
     keys = [
@@ -436,8 +436,11 @@ def remove_state_ahead(case: Case, _finding: Finding) -> Solution:
         if file.version > limit
     ]
     edits = tuple(edit for key in keys for edit in remove_with_sums(case.storage, key))
-    told = f"{len(keys)} files of an abandoned timeline, which a later restart would have loaded."
-    return Fix(f"remove state above version {limit}", told, edits)
+    consequence = (
+        f"Removes {counted(len(keys), 'file')} of an abandoned timeline, which a later restart "
+        "would load."
+    )
+    return Fix(f"remove state above version {limit}", consequence, edits)
 
 
 @fixes(REPARTITION_HALF_DONE)
@@ -445,13 +448,13 @@ def remove_repartition(case: Case, finding: Finding) -> Solution:
     """The offsets of an offline repartition that failed before the state was rewritten."""
     batch = case.batch_of(finding)
     edits = tuple(remove_with_sums(case.storage, f"offsets/{batch}"))
-    told = "The repartition did not happen; the query goes on with the partitions it had."
-    return Fix(f"remove offsets/{batch}", told, edits)
+    consequence = "The repartition is cancelled; the query continues with its previous partitions."
+    return Fix(f"remove offsets/{batch}", consequence, edits)
 
 
 @fixes(PARTITIONS_CHANGED)
 def restore_partitions(case: Case, _finding: Finding) -> Solution:
-    """A partition count that was edited by hand: set back to what the batch before says."""
+    """A partition count that was edited by hand: set back to that of the previous batch."""
     newest = case.look.last_batch
     before = case.offsets_of(None if newest is None else newest - 1)
     entry = case.offsets_of(newest)
@@ -461,7 +464,7 @@ def restore_partitions(case: Case, _finding: Finding) -> Solution:
         text = render(entry, conf=conf)
         return Fix(
             f"set the partitions in offsets/{entry.batch} back to {before.partitions}",
-            f"As batch {before.batch} says; the state has that many.",
+            f"Batch {before.batch} and the state have that many.",
             (put(key, text), *drop_sums(case.storage, key)),
         )
     return (

@@ -1,4 +1,4 @@
-"""All state data: every file decoded to its last byte, every checksum compared."""
+"""All state data: every file is decoded to its last byte, every checksum is compared."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from sluicegate.checkpoint.format.rocksdb import read_zip, shared_faults
 from sluicegate.checkpoint.format.state_data import StateKind, scan
 from sluicegate.checkpoint.format.state_store import Chain, StateFile, parse_name
 from sluicegate.checkpoint.rules import layout, state
-from sluicegate.checkpoint.rules.fixes import Case, Fix, Solution, go_back, rollback_command
+from sluicegate.checkpoint.rules.fixes import Case, Fix, Solution, offer_rollback, rollback_command
 from sluicegate.checkpoint.stores import StateStore, committed_ids, find_stores, load_chain
 from sluicegate.checkpoint.view import Look
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
 from sluicegate.findings import VERIFY_DATA, Finding, LogPattern, Severity, fixes, rule
 from sluicegate.storage import Storage
+from sluicegate.units import counted
 
 CRC_STALE = rule(
     "SG-CRC-STALE",
@@ -30,8 +31,8 @@ CRC_STALE = rule(
     "The visible `X.crc` of state format 2 does not match X, and Spark stops on it. Either X is "
     "damaged or the checksum is stale.",
     LogPattern(
-        "If the file decodes to its end, the checksum beside it is stale and may go; if not, the "
-        "file is damaged, and the way out is a rollback.",
+        "If the file decodes to its end, the checksum beside it is stale and can be removed; if "
+        "not, the file is damaged, and the checkpoint needs a rollback.",
         VERIFY_DATA,
         classes=("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",),
         family=state.STATE_FAMILY,
@@ -41,11 +42,11 @@ CRC_HIDDEN = rule(
     "SG-CRC-HIDDEN",
     Severity.WARNING,
     "a hidden Hadoop checksum does not match its file",
-    "Spark does not check `.X.crc` when it reads its logs, but does for SST files and ordinary "
+    "Spark does not check `.X.crc` when it reads its logs, but it does for SST files and ordinary "
     "reads. The file was edited by hand, or it is damaged.",
     LogPattern(
-        "If the file was edited by hand, its hidden `.crc` is stale and may go; if not, the file "
-        "is damaged, and the way out is a rollback.",
+        "If the file was edited by hand, its hidden `.crc` is stale and can be removed; if not, "
+        "the file is damaged, and the checkpoint needs a rollback.",
         VERIFY_DATA,
         texts=(r"ChecksumException: Checksum error: (?P<path>\S{1,1024})",),
         family=state.STATE_FAMILY,
@@ -62,13 +63,13 @@ STATE_TAIL = rule(
     "SG-STATE-TAIL",
     Severity.WARNING,
     "a state file is damaged behind its last record",
-    "All records are there and Spark loads the file, because it does not look further. Something "
-    "has cut or overwritten its end, though, and may have touched other files.",
+    "All records are there and Spark loads the file, because it stops after the last record. But "
+    "the end of the file was cut or overwritten, and other files may be affected.",
 )
 
 
 class ChainReader:
-    """Decodes the files of chains, each once, to tell whether a version really loads."""
+    """Decodes the files of chains, each once, to check that a version really loads."""
 
     def __init__(self, storage: Storage, *, check_sums: bool = True) -> None:
         self._storage = storage
@@ -76,7 +77,7 @@ class ChainReader:
         self._known: dict[str, str | None] = {}
 
     def fault(self, store: StateStore, chain: Chain) -> str | None:
-        """What is wrong with the first file of a chain that does not load; None if all do."""
+        """The fault of the first file of a chain that does not load; None if all do."""
         for file in chain.files:
             key = f"{store.directory}/{file.name}"
             if key not in self._known:
@@ -96,7 +97,7 @@ class ChainReader:
                 if self._check_sums and finding.code == CRC_STALE.code:
                     return finding.detail
         except UnsupportedFormat:
-            # A codec that is not known here cannot be judged; Spark may well read it.
+            # A file with an unknown codec cannot be checked; Spark may be able to read it.
             return None
         except (Corrupt, NotFound) as e:
             return e.message
@@ -105,7 +106,7 @@ class ChainReader:
 
 @dataclass(slots=True)
 class Portion:
-    """A part of the reading: files after a key, until the time is up; then how far it came.
+    """A portion of the files: those after a key, until the time is up; then how far it got.
 
     The files in `again` are read in any case.
     """
@@ -117,7 +118,7 @@ class Portion:
     was_cut: bool = False
 
     def wants(self, key: str) -> bool:
-        """Whether a file is read now; at least one each time, so that it ends some day."""
+        """Whether a file is read now; at least one in each run, so that all are read eventually."""
         if key > self.after and self.read and self.is_time_up():
             self.was_cut = True
         if key <= self.after or self.was_cut:
@@ -129,27 +130,28 @@ class Portion:
 def check_state_data(
     look: Look, on_progress: Callable[[int, int], None], portion: Portion | None = None
 ) -> Iterator[Finding]:
-    """Decode every state file, or a portion; `on_progress(done, of)` hears of each."""
+    """Decode every state file, or a portion; `on_progress(done, of)` is called for each."""
     stores = sorted(find_stores(look), key=lambda store: store.directory)
     total = sum(len(store.listing.files) for store in stores)
     done = 0
     for store in stores:
         needed = _needed_files(look, store)
-        not_judged: list[str] = []
+        unchecked: list[str] = []
         for file in sorted(store.listing.files, key=lambda file: file.name):
             if portion and not portion.wants(f"{store.directory}/{file.name}"):
                 continue
             try:
                 yield from _check_file(look, store, file, is_needed=file in needed)
             except UnsupportedFormat as e:
-                not_judged.append(e.message)
+                unchecked.append(e.message)
             done += 1
             on_progress(done, total)
-        if not_judged:
-            # One codec writes all files of a store; saying it once is enough.
-            more = f" (and {len(not_judged) - 1} more files)" if len(not_judged) > 1 else ""
+        if unchecked:
+            # One codec writes all files of a store, so one finding is enough.
+            count = len(unchecked) - 1
+            more = f" (and {counted(count, 'more file')})" if count else ""
             place = f"{look.storage.uri}/{store.directory}"
-            yield layout.UNKNOWN_VERSION.at(place, not_judged[0] + more)
+            yield layout.UNKNOWN_VERSION.at(place, unchecked[0] + more)
 
 
 def _needed_files(look: Look, store: StateStore) -> set[StateFile]:
@@ -182,7 +184,7 @@ def _check_file(
 
 
 def _decode(storage: Storage, store: StateStore, file: StateFile, place: str) -> str | None:
-    """Decode to the last byte; a remark on what Spark would not notice."""
+    """Decode to the last byte; a remark on damage that Spark does not notice."""
     with storage.open(f"{store.directory}/{file.name}") as stream:
         if file.kind is StateKind.ZIP:
             read_zip(stream, place, read_data=True)
@@ -214,19 +216,19 @@ def _check_sums(
 
 @fixes(CRC_STALE, CRC_HIDDEN)
 def remove_checksum(case: Case, finding: Finding) -> Solution:
-    """A checksum that does not match: it is stale if the file itself is sound."""
+    """A checksum that does not match: it is stale if the file itself is intact."""
     key = case.key_of(finding)
-    if _is_sound(case, key):
+    if _is_intact(case, key):
         directory, _, name = key.rpartition("/")
         stale = {f"{directory}/{hidden_name(name)}", f"{directory}/{visible_name(name)}"}
         stale.add(f"{directory}/{hidden_name(visible_name(name))}")
         edits = tuple(edit for edit in drop_sums(case.storage, key) if edit.key in stale)
         return Fix(f"remove the checksum of {key}", "The file itself decodes to its end.", edits)
-    return go_back(case)
+    return offer_rollback(case)
 
 
-def _is_sound(case: Case, key: str) -> bool:
-    """Whether a state file decodes to its end, whatever its checksums say."""
+def _is_intact(case: Case, key: str) -> bool:
+    """Whether a state file decodes to its end, ignoring its checksums."""
     directory, _, name = key.rpartition("/")
     file: StateFile | None = parse_name(name)
     store = next((s for s in find_stores(case.look) if s.directory == directory), None)

@@ -1,7 +1,7 @@
-"""Causes outside of the checkpoint: storage, memory, a changed query, the job's own function.
+"""Causes outside the checkpoint: storage, memory, a changed query, the job's own function.
 
-Only a log can tell them, so they have log patterns and no checks. Of several patterns that fit
-one line, the first is taken: order counts.
+Only a log shows them, so they have log patterns and no checks. If several patterns match one line,
+the first is taken: order matters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FULL = rule(
     "Spark could not write a log or state file and the query ended. Files that were being written "
     "may be left empty or cut, and then stop the next start too.",
     LogPattern(
-        "Make room first. Then have the checkpoint checked before the job is started: a file may "
+        "Free some space first. Then verify the checkpoint before the job is started: a file may "
         "have been cut.",
         texts=(r"No space left on device", r"Disk quota exceeded", r"QuotaExceededException"),
         first=True,
@@ -36,7 +36,7 @@ DENIED = rule(
     Severity.ERROR,
     "the job may not read or write a file that it needs",
     "Permission denied, a read-only file system or an object store's refusal ended the query. "
-    "Nothing is damaged by that: once the access is right, the job goes on where it stood.",
+    "Nothing is damaged: once access is restored, the job resumes where it stopped.",
     LogPattern(
         "Compare the owner and mode of the path with the user the job runs as, or the bucket's "
         "policy with its role; then start the job again.",
@@ -49,7 +49,7 @@ DENIED = rule(
         first=True,
     ),
     LogPattern(
-        "See whether the checkpoint's place can be written, then start the job again.",
+        "Check that the checkpoint's directory is writable, then start the job again.",
         classes=("STREAMING_CHECKPOINT_LOG_WRITE_FAILURE",),
         weak=True,
         first=True,
@@ -83,8 +83,8 @@ MEMORY = rule(
     "The HDFS state store keeps all state in the executors' heap; RocksDB keeps it on local disk. "
     "Nothing committed is lost: Spark runs the batch again.",
     LogPattern(
-        "Give the executors more memory, or more of them. A query with much state belongs on "
-        "RocksDB, which takes a fresh checkpoint.",
+        "Give the executors more memory, or add executors. A query with much state should use "
+        "RocksDB, which needs a fresh checkpoint.",
         _INSPECT,
         classes=("HDFS_STORE_PROVIDER_OUT_OF_MEMORY", "ROCKSDB_STORE_PROVIDER_OUT_OF_MEMORY"),
         texts=(r"java\.lang\.OutOfMemoryError",),
@@ -112,10 +112,10 @@ BUSY = rule(
     "SG-RUNTIME-STATE-BUSY",
     Severity.WARNING,
     "a state store was still held by another task",
-    "An earlier attempt of the same task had not let go of its RocksDB instance. Usually it passes "
-    "with the next start.",
+    "An earlier attempt of the same task had not released its RocksDB instance. The next start "
+    "usually succeeds.",
     LogPattern(
-        "Start the job again. If it comes back, look for tasks that hang or are run twice "
+        "Start the job again. If the error returns, look for tasks that hang or run twice "
         "(spark.speculation).",
         _INSPECT,
         classes=("UNRELEASED_THREAD_ERROR",),
@@ -127,9 +127,9 @@ SCHEMA = rule(
     Severity.ERROR,
     "the query's keys or values no longer fit its state",
     "Columns or types of a stateful operator were changed since the checkpoint was written. Spark "
-    "refuses to start rather than misread the state; the state itself is sound.",
+    "refuses to start rather than misread the state; the state itself is intact.",
     LogPattern(
-        "Take the change back and the job goes on. If the change is wanted, it needs a fresh "
+        "Revert the change, and the job continues. If the change is intended, it needs a fresh "
         "checkpoint, seeded at the old one's offsets. Do not switch the schema check off.",
         _INSPECT,
         classes=(
@@ -156,9 +156,9 @@ OPERATORS = rule(
     Severity.ERROR,
     "the query's stateful operators were changed",
     "An aggregation, join or dropDuplicates was added, removed or exchanged since the checkpoint "
-    "was written. Spark refuses to start; the state itself is sound.",
+    "was written. Spark refuses to start; the state itself is intact.",
     LogPattern(
-        "Take the change back and the job goes on. If the change is wanted, it needs a fresh "
+        "Revert the change, and the job continues. If the change is intended, it needs a fresh "
         "checkpoint, seeded at the old one's offsets.",
         _INSPECT,
         classes=("STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",),
@@ -167,11 +167,11 @@ OPERATORS = rule(
 SETTINGS = rule(
     "SG-QUERY-SETTINGS",
     Severity.ERROR,
-    "a setting was changed that a checkpoint fixes for ever",
+    "a setting was changed that a checkpoint fixes permanently",
     "The state store's provider, format or layout is chosen when a checkpoint is made. Spark "
     "refuses to start with another one.",
     LogPattern(
-        "Set it back to what the checkpoint has; inspect shows the settings it pins.",
+        "Set it back to the checkpoint's value; inspect shows the fixed settings.",
         _INSPECT,
         classes=(
             "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
@@ -188,10 +188,10 @@ SOURCES = rule(
     Severity.ERROR,
     "the query's sources are not those of the checkpoint",
     "A source was added, removed or replaced by one of another kind since the checkpoint was "
-    "written. Spark matches offsets to sources by their place and refuses to start.",
+    "written. Spark matches offsets to sources by their order and refuses to start.",
     LogPattern(
-        "Give the query the sources it had, in their order. A source of another kind needs a "
-        "fresh checkpoint, seeded at the offsets it should start from.",
+        "Restore the previous sources of the query, in their order. A source of another kind needs "
+        "a fresh checkpoint, seeded at the offsets it should start from.",
         _INSPECT,
         texts=(_OTHER_SOURCES, r"No usable value for logOffset"),
     ),
@@ -199,11 +199,11 @@ SOURCES = rule(
 SINK = rule(
     "SG-QUERY-SINK",
     Severity.ERROR,
-    "the sink cannot go on from a checkpoint",
+    "the sink cannot resume from a checkpoint",
     "The memory and console sinks keep nothing, so Spark refuses to start them on a checkpoint "
-    "that has batches. Deleting its offsets, as Spark suggests, forgets the position.",
+    "that has batches. Deleting its offsets, as Spark suggests, loses the position.",
     LogPattern(
-        "Use a sink that can go on, or give this one its own checkpoint. Do not delete the "
+        "Use a sink that can resume, or give this one its own checkpoint. Do not delete the "
         "offsets of a checkpoint that another job uses.",
         _INSPECT,
         texts=(_NOT_RESUMABLE,),
@@ -212,11 +212,11 @@ SINK = rule(
 PARTLY_READ = rule(
     "SG-QUERY-BATCH-PARTLY-READ",
     Severity.ERROR,
-    "foreachBatch did not read its whole batch",
+    "foreachBatch did not read its entire batch",
     "show(), limit() or take() inside foreachBatch leave partitions unread, whose state is then "
     "not written. Spark 4.1 and later refuse to commit such a batch.",
     LogPattern(
-        "Read the batch to its end in foreachBatch (persist() it first, then show or count), and "
+        "Read the entire batch in foreachBatch (persist() it first, then show or count), and "
         "start the job again.",
         _INSPECT,
         classes=("STATE_STORE_COMMIT_VALIDATION_FAILED",),
@@ -227,11 +227,11 @@ INPUT = rule(
     Severity.ERROR,
     "an input file or directory is gone",
     "A file that the source has listed was deleted or moved before it was read, or the directory "
-    "it reads is not there. Spark stops at each start until it is back; rows of files that stay "
-    "away are lost.",
+    "it reads is missing. Spark stops at each start until it is restored; rows of files that are "
+    "not restored are lost.",
     LogPattern(
-        "Put the file back, or find out who deletes files before they are read. Only if its rows "
-        "may be lost: spark.sql.files.ignoreMissingFiles=true for one start.",
+        "Restore the file, or find out what deletes files before they are read. Only if losing its "
+        "rows is acceptable: spark.sql.files.ignoreMissingFiles=true for one start.",
         texts=(
             r"NOT_EXIST\] Encountered error while reading file (?P<path>\S{1,1024}?)\.(?:\s|$)",
             r"SparkFileNotFoundException: File (?P<path2>\S{1,1024}) does not exist",
@@ -239,8 +239,8 @@ INPUT = rule(
         ),
     ),
     LogPattern(
-        "Put the file back, or find out who deletes files before they are read. Only if its rows "
-        "may be lost: spark.sql.files.ignoreMissingFiles=true for one start.",
+        "Restore the file, or find out what deletes files before they are read. Only if losing its "
+        "rows is acceptable: spark.sql.files.ignoreMissingFiles=true for one start.",
         texts=(r"FileNotFoundException: File (?P<path>\S{1,1024}) does not exist",),
         sites=(Site.INPUT,),
     ),
@@ -250,10 +250,10 @@ FUNCTION = rule(
     Severity.ERROR,
     "the job's own function raised an error",
     "The function given to foreachBatch or foreach, or a stateful processor, failed. The batch is "
-    "not committed, and Spark runs it again at the next start: what the function had already "
-    "written is written twice unless it looks at the batch id.",
+    "not committed, and Spark runs it again at the next start: rows that the function had already "
+    "written are written twice unless it checks the batch id.",
     LogPattern(
-        "Mend what the function needs or does; the checkpoint waits. Then start the job again.",
+        "Fix the function or its environment, then start the job again. The checkpoint is intact.",
         _INSPECT,
         classes=(
             "FOREACH_BATCH_USER_FUNCTION_ERROR",

@@ -1,4 +1,4 @@
-"""What a log says beside the error: the checkpoint's directory, batch, state file, query ids."""
+"""The fields of a log line: the checkpoint's directory, batch, state file, query ids."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def facts_of(text: str) -> Facts:
 
 
 def started(text: str) -> tuple[str | None, str] | None:
-    """The query and checkpoint that a line says are being started, if it does."""
+    """The query and checkpoint that are being started according to a line, if any."""
     found = _STARTED.search(text) or _RESOLVED.search(text)
     if not found:
         return None
@@ -51,9 +51,9 @@ def started(text: str) -> tuple[str | None, str] | None:
 
 
 def named(found: re.Match[str]) -> Facts:
-    """The named groups of a match; a digit at the end only keeps a name apart in its pattern.
+    """The named groups of a match; a digit at the end only makes a name unique in its pattern.
 
-    What ends with `_word` is quoted as for a shell.
+    Groups that end with `_word` are quoted as for a shell.
     """
     facts: Facts = {}
     for name, value in found.groupdict().items():
@@ -70,7 +70,7 @@ def plain(uri: str) -> str:
 
 
 def _root_before(text: str, end: int) -> str | None:
-    """The part of a path that stands before `end`; None if it cannot be told where it begins."""
+    """The part of a path before `end`; None if its beginning is not clear."""
     token = _BEFORE_PATH.split(text[max(0, end - _LONGEST_PATH) : end])[-1]
     found = _ROOT.fullmatch(token)
     return found["root"] if found else None

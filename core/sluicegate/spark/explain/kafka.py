@@ -1,7 +1,7 @@
 """Causes between the offsets of a checkpoint and Kafka.
 
-The texts are those of Spark's Kafka source (error classes since 4.0) and of Kafka's client. Of
-several patterns that fit one line, the first is taken: order counts.
+The texts are those of Spark's Kafka source (error classes since 4.0) and of Kafka's client. If
+several patterns match one line, the first is taken: order matters.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _CHANGED = (
     r"(?P<checkpoint_offset>\d{1,19}) to (?P<kafka_offset>\d{1,19})"
 )
 _SEE_FIRST = (
-    "Do not just set failOnDataLoss=false: first see how much is missing and whether it can be "
-    "had from elsewhere. `sluicegate offsets reset` then moves on to what Kafka has."
+    "Do not just set failOnDataLoss=false: first find out how much is missing and whether another "
+    "copy exists. `sluicegate offsets reset` then moves the positions to the records Kafka has."
 )
-_ASK_BROKERS = "See whether the brokers run and can be reached from the driver and the executors."
+_ASK_BROKERS = "Check that the brokers run and can be reached from the driver and the executors."
 
 OFFSETS_BACK = rule(
     "SG-KAFKA-OFFSETS-BACK",
     Severity.ERROR,
     "Kafka's offsets are behind those of the checkpoint",
-    "The topic was deleted and made anew, a cluster was restored, or the job was pointed to "
-    "another cluster: the records from there on are not the ones the checkpoint counted.",
+    "The topic was deleted and recreated, a cluster was restored, or the job was pointed to "
+    "another cluster: the records after that point are not the ones of the checkpoint.",
     LogPattern(
-        "Find out why before anything is reset. If the topic is a new one, its records start "
-        "anew: `sluicegate offsets reset` moves the checkpoint there.",
+        "Find out why before anything is reset. If the topic was recreated, move the checkpoint "
+        "to its new offsets with `sluicegate offsets reset`.",
         _SHOW,
         classes=(
             "PARTITION_OFFSET_CHANGED",
@@ -43,11 +43,11 @@ PARTITIONS = rule(
     "SG-KAFKA-PARTITIONS-GONE",
     Severity.ERROR,
     "topics or partitions that the checkpoint names are not in Kafka",
-    "The topic was deleted or made anew with fewer partitions, the job reads another cluster, or "
-    "it may not see them.",
+    "The topic was deleted or recreated with fewer partitions, the job reads another cluster, or "
+    "it is not allowed to see them.",
     LogPattern(
-        "See whether the job reads the right cluster and topic. If the partitions are gone for "
-        "good, take them out of the offsets with `sluicegate offsets reset`.",
+        "Check that the job reads the right cluster and topic. If the partitions are gone for "
+        "good, remove them from the offsets with `sluicegate offsets reset`.",
         _SHOW,
         classes=(
             "PARTITIONS_DELETED",
@@ -68,8 +68,8 @@ START_OFFSETS = rule(
     "SG-KAFKA-START-OFFSETS",
     Severity.ERROR,
     "startingOffsets does not name exactly the topic's partitions",
-    "Kafka's source wants every partition named, also new ones (-2 is the earliest offset). It "
-    "looks at startingOffsets only for a checkpoint without batches.",
+    "Kafka's source requires every partition, also new ones (-2 is the earliest offset). It uses "
+    "startingOffsets only for a checkpoint without batches.",
     LogPattern(
         "Name every partition of the topic in startingOffsets; export writes them in that form.",
         "offsets export {checkpoint}",
@@ -83,10 +83,10 @@ START_OFFSETS = rule(
 DATA_LOSS = rule(
     "SG-KAFKA-DATA-LOSS",
     Severity.ERROR,
-    "Kafka no longer has records that the checkpoint wants next",
-    "They were removed by retention before the job read them, or the topic was made anew. Spark "
-    "stops (failOnDataLoss=true) or skips them with a warning (false). The rows are lost either "
-    "way, unless they can be had from elsewhere.",
+    "Kafka no longer has the records that the checkpoint needs next",
+    "Retention removed them before the job read them, or the topic was recreated. Spark stops "
+    "(failOnDataLoss=true) or skips them with a warning (false). The rows are lost either way, "
+    "unless another copy exists.",
     LogPattern(
         _SEE_FIRST,
         _SHOW,
@@ -118,7 +118,7 @@ UNREACHABLE = rule(
     Severity.ERROR,
     "Kafka cannot be reached",
     "No broker answered in time, or its name cannot be resolved. The checkpoint is not touched, "
-    "and the job goes on where it stood once Kafka answers.",
+    "and the job resumes where it stopped once Kafka answers.",
     LogPattern(
         _ASK_BROKERS,
         _SHOW,

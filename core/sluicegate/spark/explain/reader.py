@@ -1,7 +1,7 @@
 """Finds the chains of exceptions in a log and tallies their causes, in bounded memory.
 
-In a chain the innermost line that tells a cause decides, and wrappers tell none: neither
-StreamingQueryException, nor py4j, nor foreachBatch stand in its way.
+In a chain the innermost line with a cause decides. Wrappers (StreamingQueryException, py4j,
+foreachBatch) have no cause, so they do not hide it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sluicegate.spark.explain.fields import Facts, facts_of, named, started
 from sluicegate.spark.explain.text import clean, unfold
 from sluicegate.units import command
 
-# What a chain may hold. Real ones have a dozen exceptions; what comes on top replaces the last.
+# The limit of a chain. Real ones have a dozen exceptions; further lines replace the last.
 _MOST = 64
 
 
@@ -37,9 +37,9 @@ Matches = list[tuple[Cause, re.Match[str]]]
 
 @cache
 def causes() -> tuple[Cause, ...]:
-    """All that is recognised, in order: of several that fit one line, the first is taken.
+    """All known causes, in order: if several match one line, the first is taken.
 
-    The rules of checkpoints come with their checks, which take time to import. So this is asked
+    The rules of checkpoints include their checks, which take time to import. So this is called
     when a log is read, and not before.
     """
     modules = [import_module(area) for area in AREAS]
@@ -50,8 +50,8 @@ def causes() -> tuple[Cause, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A line that tells a cause: which, how sure, and what else the line says."""
+class CauseLine:
+    """A line that shows a cause: which, how certain, and the other fields of the line."""
 
     cause: Cause
     certain: bool
@@ -85,7 +85,7 @@ class _Line:
 
 @dataclass(slots=True)
 class Chain:
-    """Collects the lines of one chain; `head` is the log record it stands in."""
+    """Collects the lines of one chain; `head` is the log record that holds it."""
 
     head: str = ""
     lines: list[_Line] = field(default_factory=list)
@@ -104,44 +104,44 @@ class Chain:
         self.has_thrown = True
 
     def frame(self, text: str) -> None:
-        """A line of a stack trace. The first one at a known site says where it was thrown."""
+        """A line of a stack trace. The first one at a known site is where it was thrown."""
         self.has_thrown = True
         if self.sites[-1] in (None, Site.ELSEWHERE):
             self.sites[-1] = site_of(text) or Site.ELSEWHERE
 
-    def tell(self, number: int, text: str, matches: Matches) -> None:
-        """A line that fits some causes; which of them, the frames after it will show."""
+    def add(self, number: int, text: str, matches: Matches) -> None:
+        """A line that matches some causes; the frames after it show which of them."""
         if len(self.lines) == _MOST:
             self.lines.pop()
         self.lines.append(_Line(number, text, matches, len(self.sites) - 1))
 
-    def cause(self) -> Told | None:
-        """The innermost line that tells a cause for certain, else the innermost that may."""
-        best: Told | None = None
+    def cause(self) -> CauseLine | None:
+        """The innermost line with a certain cause, else the innermost with a possible one."""
+        best: CauseLine | None = None
         for line in reversed(self.lines):
-            told = self._told(line)
-            if told and (best is None or told.rank > best.rank):
-                best = told
+            found = self._cause_in(line)
+            if found and (best is None or found.rank > best.rank):
+                best = found
         if best is None:
             return None
         return replace(best, facts=self._facts(best))
 
-    def _facts(self, best: Told) -> Facts:
-        """What the whole chain says; the line that tells the cause knows best."""
+    def _facts(self, best: CauseLine) -> Facts:
+        """The fields of the entire chain; those of the line with the cause win."""
         facts = facts_of(self.head)
         for line in self.lines:
-            told = self._told(line)
-            same = told and told.cause.rule is best.cause.rule
-            facts |= told.facts if told and same else facts_of(line.text)
+            found = self._cause_in(line)
+            same = found and found.cause.rule is best.cause.rule
+            facts |= found.facts if found and same else facts_of(line.text)
         return facts | best.facts
 
-    def _told(self, line: _Line) -> Told | None:
+    def _cause_in(self, line: _Line) -> CauseLine | None:
         site = self._site(line.exception)
         for cause, match in line.matches:
             certain = cause.pattern.is_certain(site)
             if certain is not None:
                 facts = facts_of(line.text) | named(match)
-                return Told(cause, certain, line.number, line.text, match.start(), facts)
+                return CauseLine(cause, certain, line.number, line.text, match.start(), facts)
         return None
 
     def _site(self, exception: int) -> Site | None:
@@ -157,10 +157,10 @@ _PLACES = ("checkpoint", "sink")
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A cause that a log tells: what it means, what to do, the command, and where it stands.
+    """A cause that a log shows: its meaning, the advice, the command, and its place in the log.
 
-    `evidence` stands in line `line`; `count` exceptions in lines `first_line` to `last_line` tell
-    the same. `certain` is false where the words alone do not tell it apart from `also`.
+    `evidence` is in line `line`; `count` exceptions in lines `first_line` to `last_line` have the
+    same cause. `certain` is false where the words alone do not distinguish it from `also`.
     """
 
     rule: Rule
@@ -186,9 +186,9 @@ class Explanation:
 
 @dataclass(slots=True)
 class Tally:
-    """How often and where a log tells one cause of one checkpoint, and its best evidence."""
+    """How often and where a log shows one cause of one checkpoint, and its best evidence."""
 
-    told: Told
+    best: CauseLine
     first_line: int
     last_line: int
     count: int = 1
@@ -198,48 +198,48 @@ class Tally:
         self.count += other.count
         self.first_line = min(self.first_line, other.first_line)
         self.last_line = max(self.last_line, other.last_line)
-        first, second = self.told, other.told
+        first, second = self.best, other.best
         if second.rank > first.rank:
             first, second = second, first
-        self.told = replace(first, facts=second.facts | first.facts)
+        self.best = replace(first, facts=second.facts | first.facts)
 
     def spell_out(self, queries: Iterable[str]) -> None:
-        """Name the query by its whole id; some lines have the first digits of it only."""
-        short = self.told.facts.get("query")
-        whole = [query for query in queries if short and query.startswith(short)]
-        if len(whole) == 1:
-            self.told = replace(self.told, facts=self.told.facts | {"query": whole[0]})
+        """Name the query by its full id; some lines have only the first digits of it."""
+        short = self.best.facts.get("query")
+        full = [query for query in queries if short and query.startswith(short)]
+        if len(full) == 1:
+            self.best = replace(self.best, facts=self.best.facts | {"query": full[0]})
 
     @property
     def order(self) -> tuple[bool, bool, int]:
-        """What must be mended before anything else, then what is certain, then what came last."""
-        return not self.told.cause.pattern.first, not self.told.certain, -self.last_line
+        """Causes to fix before all others, then certain ones, then the latest."""
+        return not self.best.cause.pattern.first, not self.best.certain, -self.last_line
 
     def explanation(self, checkpoint: str, innermost: str) -> Explanation:
         """The explanation; `checkpoint` and the `innermost` error are empty if not known."""
-        told, pattern = self.told, self.told.cause.pattern
-        facts = dict(told.facts)
+        best, pattern = self.best, self.best.cause.pattern
+        facts = dict(best.facts)
         if checkpoint:
             facts["checkpoint"] = checkpoint
         if pattern.is_last_resort and innermost:
             facts["error"] = shortened(innermost)
         return Explanation(
-            rule=told.cause.rule,
+            rule=best.cause.rule,
             advice=pattern.advice,
             command=_command(pattern, facts),
-            evidence=shortened(told.text, told.at),
-            line=told.line,
+            evidence=shortened(best.text, best.at),
+            line=best.line,
             first_line=self.first_line,
             last_line=self.last_line,
             count=self.count,
-            certain=told.certain,
+            certain=best.certain,
             facts=facts,
-            also=() if told.certain and pattern.sites else _rules_of(pattern.also),
+            also=() if best.certain and pattern.sites else _rules_of(pattern.also),
         )
 
 
 def shortened(text: str, at: int = 0) -> str:
-    """A line short enough to be read, around what matters in it."""
+    """A line cut to a readable length, around the position `at`."""
     if len(text) <= _LONGEST:
         return text.strip()
     start = max(0, min(at - _LONGEST // 4, len(text) - _LONGEST))
@@ -248,7 +248,7 @@ def shortened(text: str, at: int = 0) -> str:
 
 
 def _command(pattern: LogPattern, facts: Mapping[str, str]) -> str:
-    """The command with what the log names filled in."""
+    """The command, with the places that the log names."""
     places = {name: facts.get(name, name.upper()) for name in _PLACES}
     return command(*(word.format_map(places) for word in pattern.command.split()))
 
@@ -275,12 +275,12 @@ _WRAPPER = re.compile(
     r"StreamingQueryException|Py4J|ForeachBatchUserFuncException|TaskKilled|Interrupted"
     r"|OriginalTryStackTrace|SparkException: (?:Job aborted|Exception thrown in awaitResult)"
 )
-# What Spark warns of and then does well without.
+# Warnings that Spark recovers from.
 _NOISE = re.compile(
     r"Assume no metadata directory|Error reading metadata path for stateful operator"
     r"|Failed to find operator metadata"
 )
-# One of these is in every text of every cause; most lines have none and need no closer look.
+# Every text of every cause has one of these; most lines have none and are skipped quickly.
 _WORDS = (
     "Exception", "exception", "Error", "sources", "batch", "metadata", "iterator", "assertion",
     "Stream ", "state", "log ", "LogVersion", "artition", "data may", "ffset", "active", "space",
@@ -291,12 +291,12 @@ _CLASS = re.compile(r"[A-Z]_[A-Z]")
 
 
 def explain(lines: Iterable[str], name: str = "the log") -> list[Explanation]:
-    """The causes that a log tells, the root cause first; NotFound if it tells none that we know."""
+    """The causes that a log shows, the root cause first; NotFound if it shows no known one."""
     reader = _Reader()
     for number, line in enumerate(lines, start=1):
         for inner in unfold(clean(line)):
             reader.read(number, inner)
-    return reader.finish() or reader.give_up(name)
+    return reader.finish() or reader.refuse(name)
 
 
 @dataclass(slots=True)
@@ -355,7 +355,7 @@ class _Reader:
         text = text[:_LONGEST_TEXT]
         matches = [(c, m) for c in causes() if (m := c.pattern.expression.search(text))]
         if matches:
-            self.chain.tell(number, text, matches)
+            self.chain.add(number, text, matches)
 
     def _learn(self, text: str) -> None:
         found = started(text[:_LONGEST_RECORD])
@@ -373,16 +373,16 @@ class _Reader:
             self.innermost = number, text
 
     def _close(self) -> None:
-        told = self.chain.cause() if self.chain.lines else None
-        if told is None:
+        found = self.chain.cause() if self.chain.lines else None
+        if found is None:
             return
-        checkpoint = told.facts.get("checkpoint") or self._checkpoint_of(told.facts)
+        checkpoint = found.facts.get("checkpoint") or self._checkpoint_of(found.facts)
         if checkpoint and len(self.checkpoints) < _MOST_QUERIES:
             self.checkpoints.add(checkpoint)
-        key = told.cause.rule.code, checkpoint
+        key = found.cause.rule.code, checkpoint
         if len(self.tallies) >= _MOST_QUERIES and key not in self.tallies:
-            key = told.cause.rule.code, ""
-        tally = Tally(told, told.line, told.line)
+            key = found.cause.rule.code, ""
+        tally = Tally(found, found.line, found.line)
         if key in self.tallies:
             self.tallies[key].add(tally)
         else:
@@ -398,16 +398,16 @@ class _Reader:
         self._merge_nameless()
         only = next(iter(self.checkpoints)) if len(self.checkpoints) == 1 else ""
         innermost = self.innermost[1] if self.innermost else ""
-        kept = [(tally, key) for key, tally in self.tallies.items() if self._is_needed(tally.told)]
+        kept = [(tally, key) for key, tally in self.tallies.items() if self._is_needed(tally.best)]
         kept.sort(key=lambda item: item[0].order)
         for tally, _ in kept:
             tally.spell_out(self.queries)
         return [tally.explanation(key[1] or only, innermost) for tally, key in kept]
 
-    def give_up(self, name: str) -> list[Explanation]:
-        """Say honestly that nothing was recognised, and what comes closest."""
+    def refuse(self, name: str) -> list[Explanation]:
+        """Report that no cause was recognised, with the innermost error."""
         verify = command("checkpoint", "verify", "CHECKPOINT")
-        hint = f"look at the checkpoint itself: {verify}"
+        hint = f"check the checkpoint itself: {verify}"
         if self.innermost is None:
             raise NotFound(f"{name} ({self.lines} lines) holds no error", hint=hint, place=name)
         line, text = self.innermost
@@ -418,18 +418,18 @@ class _Reader:
         )
 
     def _merge_nameless(self) -> None:
-        """Give mentions that name no checkpoint to the only one that their cause has."""
+        """Assign mentions without a checkpoint to the only one that their cause has."""
         for code in [code for code, checkpoint in self.tallies if not checkpoint]:
             named = [key for key in self.tallies if key[0] == code and key[1]]
             if len(named) == 1:
                 self.tallies[named[0]].add(self.tallies.pop((code, "")))
 
-    def _is_needed(self, told: Told) -> bool:
-        others = [tally.told for tally in self.tallies.values() if tally.told is not told]
-        pattern = told.cause.pattern
+    def _is_needed(self, found: CauseLine) -> bool:
+        others = [tally.best for tally in self.tallies.values() if tally.best is not found]
+        pattern = found.cause.pattern
         if pattern.is_last_resort:
             return all(other.cause.pattern.is_last_resort for other in others)
-        return told.certain or not any(
+        return found.certain or not any(
             o.certain and pattern.family and o.cause.pattern.family == pattern.family
             for o in others
         )

@@ -1,4 +1,4 @@
-"""Bytes of any kind of log to clean lines, in bounded memory."""
+"""Turns bytes of any kind of log into clean lines, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sluicegate.units import command
 MAX_LINE = 256 * 1024
 STANDARD_INPUT = "-"
 _PEEK = 8192
-_TELL_EVERY = 10_000
+_PROGRESS_EVERY = 10_000
 _GZIP = b"\x1f\x8b"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,32}[@-~]")
@@ -46,7 +46,7 @@ def opened(log: str) -> Iterator[io.BufferedReader]:
     try:
         stream = path.open("rb")
     except FileNotFoundError as e:
-        hint = "give the driver's log, or - and paste the error"
+        hint = "name the driver's log, or use - and paste the error"
         raise NotFound(f"{log} does not exist", hint=hint, place=log) from e
     except OSError as e:
         raise StorageFailed(f"{log}: {(e.strerror or str(e)).lower()}", place=log) from e
@@ -69,13 +69,13 @@ def read_lines(
     if b"\0" in head and encoding != "utf-16":
         raise UnsupportedFormat(
             f"{name} is a binary file, not a log",
-            hint=f"give the driver's log as text: {command('explain', 'driver.log')}",
+            hint=f"use the driver's log as text: {command('explain', 'driver.log')}",
             place=name,
         )
     text = io.TextIOWrapper(stream, encoding, errors="backslashreplace")
     try:
         for number in itertools.count(1):
-            if size and number % _TELL_EVERY == 0:
+            if size and number % _PROGRESS_EVERY == 0:
                 on_progress(packed.tell(), size)
             line = _translated(lambda: text.readline(MAX_LINE), name)
             if not line:
@@ -84,7 +84,7 @@ def read_lines(
             while line and not line.endswith("\n"):
                 line = _translated(lambda: text.readline(MAX_LINE), name)
     finally:
-        # Else it would close the stream, which is the caller's.
+        # Otherwise it would close the caller's stream.
         text.detach()
 
 
@@ -133,7 +133,7 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _size(stream: io.BufferedReader) -> int:
-    """The size of a regular file; 0 of anything whose end is not known."""
+    """The size of a regular file; 0 if the end is not known."""
     try:
         status = os.fstat(stream.fileno())
     except (OSError, ValueError):
@@ -148,7 +148,7 @@ def _translated(read: Callable[[], _T], name: str) -> _T:
         again = f"zcat {shlex.quote(name)} | {command('explain', '-')}"
         raise Corrupt(
             f"{name} cannot be unpacked: {e}",
-            hint=f"unpack what is whole of it: {again}",
+            hint=f"unpack the intact part of it: {again}",
             place=name,
         ) from e
     except OSError as e:

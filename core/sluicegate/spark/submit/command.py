@@ -1,4 +1,4 @@
-"""The command line of spark-submit: what it is asked for, its settings, and its secrets.
+"""The command line of spark-submit: the request, its settings, and its secrets.
 
 | setting | meaning |
 |---|---|
@@ -10,14 +10,14 @@
 | `spark.sluicegate.stream` | the gated stream that the job runs |
 | `spark.sluicegate.config` | the configuration that describes it |
 | `spark.sluicegate.home` | the home that holds its chain |
-| `spark.sluicegate.availableNow` | `true`: end when all that is there now is read |
+| `spark.sluicegate.availableNow` | `true`: end when all available events are read |
 | `spark.sluicegate.interval` | seconds from one epoch to the next, at least |
-| `spark.sluicegate.force` | `true`: take over from a job that runs |
+| `spark.sluicegate.force` | `true`: take over from a running job |
 
 `--properties-file` replaces spark-defaults.conf instead of adding to it (an option to have both
-exists since Spark 4.0 only), so its text is put in front of ours; of a key that stands in both,
-Java takes the last. The file is in memory where the system can do that: nothing is left behind,
-however the job ends.
+exists since Spark 4.0 only), so its text is put in front of ours; if both have a key, Java takes
+the last. The file is in memory where the system supports it: nothing is left behind, however the
+job ends.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _INSIDE = re.compile(
     re.IGNORECASE,
 )
 _IN_URL = re.compile(r"(://[^/\s:@]{0,200}:)([^/\s@]{1,200})(?=@)")
-# Shorter ones would also hide what merely looks alike.
+# Shorter ones would also hide unrelated text.
 _LEAST = 4
 
 
@@ -85,7 +85,7 @@ def shown_arguments(arguments: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The values that must not be shown, wherever they turn up."""
+    """The values that must never be shown."""
 
     values: tuple[str, ...] = ()
 
@@ -97,7 +97,7 @@ class Secrets:
             found.update(_inside(text))
         for key, value in settings:
             found.update([value] if _NAME.search(key) else _inside(value))
-        # The longest first, or the rest of one that contains another would stay.
+        # The longest first, or a part of a secret that contains another would stay visible.
         return cls(tuple(sorted((v for v in found if len(v) >= _LEAST), key=len, reverse=True)))
 
     def hide(self, text: str) -> str:
@@ -151,7 +151,7 @@ def private_file(
         fd = os.memfd_create("spark.properties", os.MFD_CLOEXEC)
         try:
             os.write(fd, data)
-            # Opening this name opens the file anew, from its start, in any process that has it.
+            # Opening this name opens the file again, from its start, in any process that has it.
             yield PrivateFile(f"/proc/self/fd/{fd}", (fd,))
         finally:
             os.close(fd)
@@ -179,7 +179,7 @@ def _unicode(character: str) -> str:
 
 
 def settings_in(defaults: Path | None) -> dict[str, str]:
-    """The settings that spark-defaults.conf makes, as far as they stand on one line each."""
+    """The settings that spark-defaults.conf makes, as far as each is on one line."""
     lines = _read(defaults).decode("latin-1").splitlines()
     found = (_LINE.fullmatch(line) for line in lines)
     return {match[1]: match[2].strip() for match in found if match}
@@ -200,7 +200,7 @@ _PYTHON, _JAR = ".py", ".jar"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An application, how Spark is to run it, and where it goes on from."""
+    """An application, how Spark is to run it, and where it resumes."""
 
     app: str
     arguments: tuple[str, ...] = ()
@@ -245,13 +245,13 @@ class Request:
 
 
 def parse_conf(texts: Iterable[str]) -> tuple[Setting, ...]:
-    """Settings from `K=V` texts; of one that is given twice the last counts, as in Spark."""
+    """Settings from `K=V` texts; if one is repeated, the last wins, as in Spark."""
     found: dict[str, str] = {}
     for number, text in enumerate(texts, start=1):
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key:
-            # Not shown: whoever forgot the key may have given the password only.
+            # Not shown: without a key, the text may be just a password.
             raise UsageError(f"--conf number {number} is not KEY=VALUE")
         if key.startswith(PREFIX):
             raise UsageError(
@@ -274,7 +274,7 @@ _LONGEST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A spark-submit with all it is given; `environment` is what is added to ours."""
+    """A spark-submit with all its arguments; `environment` is added to ours."""
 
     spark_submit: SparkSubmit
     options: tuple[Setting, ...]
@@ -285,7 +285,7 @@ class Command:
     environment: Mapping[str, str]
 
     def words(self, properties: str | None, extra: tuple[Setting, ...] = ()) -> list[str]:
-        """What is executed, with the private settings in the file `properties`."""
+        """The executed words, with the private settings in the file `properties`."""
         settings = [f"{key}={value}" for key, value in (*self.plain, *extra)]
         return [
             str(self.spark_submit.path),
@@ -295,7 +295,7 @@ class Command:
         ]
 
     def shown(self) -> list[str]:
-        """The same for a person's eyes: without secrets, and a word in place of the file."""
+        """The same for display: without secrets, and with a placeholder for the file."""
         options = self._options(
             PRIVATE if self.private else None, [shown_setting(each) for each in self.plain]
         )

@@ -22,7 +22,7 @@ _PACKAGES = (
     f"Debian, Ubuntu: openjdk-{OLDEST}-jre-headless · Fedora: java-{OLDEST}-openjdk-headless"
 )
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-_PATIENCE = 30
+_TIMEOUT = 30
 
 
 class JavaUnusable(SparkFailed):
@@ -63,13 +63,13 @@ def _launcher() -> str | None:
 def _major(path: str) -> int:
     try:
         answer = subprocess.run(
-            [path, "-version"], capture_output=True, timeout=_PATIENCE, check=True
+            [path, "-version"], capture_output=True, timeout=_TIMEOUT, check=True
         )
     except (OSError, subprocess.SubprocessError) as e:
         raise JavaUnusable(f"{path} does not run: {e}") from e
     found = _VERSION.search((answer.stderr + answer.stdout).decode(errors="replace"))
     if found is None:
-        raise JavaUnusable(f"{path} does not say which version it is")
+        raise JavaUnusable(f"{path} does not report its version")
     # Before Java 9 the version was written 1.8.
     return int(found[2] or 0) if found[1] == "1" else int(found[1])
 
@@ -81,7 +81,7 @@ _PYTHON_SETTINGS = ("spark.pyspark.driver.python", "spark.pyspark.python")
 
 @dataclass(frozen=True, slots=True)
 class SparkSubmit:
-    """A spark-submit, how it was found, and the Spark it belongs to, if that shows."""
+    """A spark-submit, how it was found, and the Spark it belongs to, if that is known."""
 
     path: Path
     why: str
@@ -109,13 +109,13 @@ class SparkSubmit:
     def environment(self, settings: Mapping[str, str]) -> dict[str, str]:
         """The variables it needs that are not set, or set for another Spark."""
         added = {}
-        # Its script believes SPARK_HOME before its own place, so it would start another Spark.
+        # Its script prefers SPARK_HOME to its own place, so it would start another Spark.
         if self.home and os.environ.get("SPARK_HOME") != str(self.home):
             added["SPARK_HOME"] = str(self.home)
         is_chosen = any(os.environ.get(name) for name in _PYTHONS) or any(
             settings.get(name) for name in _PYTHON_SETTINGS
         )
-        # Left alone it takes the first python3 on PATH, which need not have PySpark.
+        # By default it takes the first python3 on PATH, which may not have PySpark.
         if self.is_pip and not is_chosen:
             added["PYSPARK_PYTHON"] = str(self.path.with_name("python"))
         return added
@@ -146,7 +146,7 @@ def _checked(path: Path, why: str) -> SparkSubmit:
 
 
 def _home(path: Path) -> Path | None:
-    """The Spark that a script belongs to; None if it is somebody's own wrapper."""
+    """The Spark that a script belongs to; None if it is a custom wrapper."""
     if path.with_name("find_spark_home.py").exists():
         packages = sorted(path.parent.parent.glob("lib/python3*/site-packages/pyspark"))
         return packages[0] if packages else None

@@ -1,4 +1,4 @@
-"""Everything that can be known before a job is started, and every reason not to start it."""
+"""All checks before a job is started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sluicegate import units
 from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset, read_offsets
 from sluicegate.checkpoint.inspect import events_between
 from sluicegate.checkpoint.verify import verify
-from sluicegate.checkpoint.view import Look, Standing, look_at, read_query_id
+from sluicegate.checkpoint.view import Look, NextStart, look_at, read_query_id
 from sluicegate.checkpoint.writers import refuse_living
 from sluicegate.errors import (
     NotFound,
@@ -51,12 +51,12 @@ class Starting:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """What the application is told."""
-        told = ((command.OFFSETS_STORE, self.store), (command.CONSUMER, self.consumer))
+        """The settings that the application gets."""
+        settings = ((command.OFFSETS_STORE, self.store), (command.CONSUMER, self.consumer))
         if self.record is None:
-            return told
+            return settings
         text = json.dumps(to_spark(self.record.positions), separators=(",", ":"))
-        return (*told, (command.STARTING_OFFSETS, text))
+        return (*settings, (command.STARTING_OFFSETS, text))
 
 
 def read_starting(uri: str, consumer: str | None, *, allow_new: bool) -> Starting:
@@ -69,7 +69,7 @@ def read_starting(uri: str, consumer: str | None, *, allow_new: bool) -> Startin
         fill = units.command("offsets", "import", store.uri, "FILE", "--consumer", name)
         raise NotFound(
             f"consumer {name} has no positions in {store.uri}; consumers that have: {known}",
-            hint=f"set some with: {fill}; or let the application choose with --allow-new-consumer",
+            hint=f"set them with: {fill}; or let the application choose with --allow-new-consumer",
             place=store.uri,
         )
     return Starting(store.uri, name, record)
@@ -79,16 +79,16 @@ _MARKS = ("metadata", "offsets", "commits", "sources", "state")
 _SHOWN = 3
 
 
-class CheckpointUnsound(ProblemsFound):
+class CheckpointDamaged(ProblemsFound):
     """The checkpoint of an application has findings of severity error."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """A checkpoint before a start. `offsets` are where its newest batch ends."""
+    """A checkpoint before a start. `offsets` are the end of its newest batch."""
 
     path: Path
-    standing: Standing
+    next_start: NextStart
     query_id: str | None = None
     last_batch: int | None = None
     replayed_events: int | None = None
@@ -111,35 +111,35 @@ class CheckpointState:
     @property
     def replays(self) -> bool:
         """Whether the next start runs its first batch again."""
-        return self.standing in (Standing.REPLAY, Standing.BEHIND)
+        return self.next_start in (NextStart.REPLAY, NextStart.BEHIND)
 
     def describe(self) -> str:
-        """In one sentence: what the start will do."""
-        if self.standing is Standing.FRESH:
+        """One sentence on what the start will do."""
+        if self.next_start is NextStart.FRESH:
             return "nothing has run yet: the start begins with batch 0"
         if not self.replays:
             return f"clean: the start begins with batch {self.next_batch}"
         count = self.replayed_events
-        events = "" if count is None else f", {count:,} events"
-        more = "; " + self.standing.value if self.standing is Standing.BEHIND else ""
+        events = "" if count is None else f", {units.events(count)}"
+        more = "; " + self.next_start.value if self.next_start is NextStart.BEHIND else ""
         return f"batch {self.last_batch} was planned but not committed: it runs again{events}{more}"
 
 
 def examine(uri: str, *, skip_verify: bool, writer_gone: bool) -> CheckpointState:
-    """Look at a checkpoint; refuse one that is damaged or that a job writes to."""
+    """Check a checkpoint; refuse one that is damaged or that a job writes to."""
     path = local_root(uri).absolute()
     storage = open_storage(str(path), read_only=True)
     if not is_checkpoint(storage):
-        return CheckpointState(path, Standing.FRESH)
+        return CheckpointState(path, NextStart.FRESH)
     evidence = refuse_living(storage, accept_possible=writer_gone, option="--writer-gone")
     findings = tuple(verify(storage))
     if not skip_verify:
-        _refuse_unsound(storage, findings)
+        _refuse_damaged(storage, findings)
     look = look_at(storage)
     entry = _read(look, look.last_batch)
     return CheckpointState(
         path=path,
-        standing=look.standing,
+        next_start=look.next_start,
         query_id=_query_id(storage),
         last_batch=look.last_batch,
         replayed_events=_replayed(look, entry),
@@ -158,7 +158,7 @@ def is_checkpoint(storage: Storage) -> bool:
     if names and not names & {*_MARKS, "_sluicegate"}:
         raise UnsupportedFormat(
             f"{storage.uri} is not empty and not a Spark checkpoint: it has {min(names)}",
-            hint="name the directory that the query is given as checkpointLocation",
+            hint="name the checkpointLocation of the query",
             place=storage.uri,
         )
     return bool(names & set(_MARKS))
@@ -167,17 +167,17 @@ def is_checkpoint(storage: Storage) -> bool:
 def refuse_both(state: CheckpointState, starting: Starting) -> None:
     """Refuse starting offsets for a checkpoint that has offsets of its own: Spark ignores them.
 
-    A store that just follows this very checkpoint is no contradiction: the job goes on from the
-    checkpoint and goes on committing.
+    A store that just follows this same checkpoint is no contradiction: the job resumes from the
+    checkpoint and continues to commit.
     """
-    if state.standing is Standing.FRESH or _follows(starting.record, state.query_id):
+    if state.next_start is NextStart.FRESH or _follows(starting.record, state.query_id):
         return
     export = units.command("offsets", "export", starting.store, "--consumer", starting.consumer)
     seed = units.command("checkpoint", "seed", "NEW", "--offsets", "positions.json")
     raise UsageError(
-        f"{state.path} holds offsets of its own, and Spark takes those: the positions of "
+        f"{state.path} has offsets of its own, and Spark uses those: the positions of "
         f"{starting.consumer} in {starting.store} would be ignored",
-        hint="leave out --offsets-store to go on from the checkpoint, or --checkpoint "
+        hint="leave out --offsets-store to resume from the checkpoint, or --checkpoint "
         f"{quote(str(state.path))} to start from the store with a new one, or make one that "
         f"starts there: {export} > positions.json; {seed}",
         place=str(state.path),
@@ -185,23 +185,23 @@ def refuse_both(state: CheckpointState, starting: Starting) -> None:
 
 
 def _follows(record: Record | None, query_id: str | None) -> bool:
-    """Whether positions are what the query of a checkpoint committed, and nobody moved them."""
+    """Whether the query of a checkpoint committed these positions, and no operator moved them."""
     newest = record.fences[-1].source if record and record.fences else None
     return (
         record is not None and record.kind == COMMIT and newest is not None and newest == query_id
     )
 
 
-def _refuse_unsound(storage: Storage, findings: tuple[Finding, ...]) -> None:
+def _refuse_damaged(storage: Storage, findings: tuple[Finding, ...]) -> None:
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if not errors:
         return
-    told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
+    listed = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
     more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
     repair = next((f.repair for f in errors if f.repair), "")
     see = units.command("checkpoint", "verify", storage.uri)
-    raise CheckpointUnsound(
-        f"{storage.uri} is not sound, so the job was not started: {told}{more}",
+    raise CheckpointDamaged(
+        f"{storage.uri} is damaged, so the job was not started: {listed}{more}",
         hint=f"{repair or see}; or start it as it is with --skip-verify",
         place=storage.uri,
     )
@@ -235,7 +235,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A job that nothing speaks against; `notes` are what the operator should know."""
+    """A job that can be started; `notes` are for the operator."""
 
     request: Request
     command: Command
@@ -247,9 +247,9 @@ class Ready:
 
 
 def prepare(request: Request, also: Iterable[Setting] = ()) -> Ready:
-    """Check everything, in the order of what it costs; the first thing that is wrong is raised.
+    """Run all checks, the cheapest first; the first problem is raised.
 
-    `also` are settings that the application is told besides.
+    `also` are further settings for the application.
     """
     request = request.checked()
     spark_submit = find_spark_submit(request.spark_submit)
@@ -270,12 +270,12 @@ def prepare(request: Request, also: Iterable[Setting] = ()) -> Ready:
         checkpoint=checkpoint,
         starting=starting,
         secrets=Secrets.of(request.conf, request.arguments),
-        notes=(*_notes(request, command), *_standing_notes(checkpoint, starting)),
+        notes=(*_notes(request, command), *_start_notes(checkpoint, starting)),
     )
 
 
 def _check_app(app: str) -> None:
-    # What lies elsewhere, Spark fetches itself.
+    # Spark itself fetches remote applications.
     if not _URI.match(app) and not Path(app).is_file():
         raise NotFound(f"the application {app} does not exist", hint="check --app", place=app)
 
@@ -302,17 +302,17 @@ def _notes(request: Request, command: Command) -> Iterator[str]:
         )
     if command.private and command.spark_submit.conf_directory is None:
         yield (
-            f"{command.spark_submit.path} does not show which spark-defaults.conf it reads, and "
-            "will not read it: name its directory in SPARK_CONF_DIR"
+            f"the spark-defaults.conf of {command.spark_submit.path} is not known, and will not be "
+            "read: name its directory in SPARK_CONF_DIR"
         )
     if shown_arguments(request.arguments) != list(request.arguments):
         yield (
-            "an argument of the application looks like a secret; everybody on this machine can "
-            "read it while the job runs: give it with --conf instead"
+            "an argument of the application looks like a secret; every user of this machine can "
+            "read it while the job runs: pass it with --conf instead"
         )
 
 
-def _standing_notes(checkpoint: CheckpointState | None, starting: Starting | None) -> Iterator[str]:
+def _start_notes(checkpoint: CheckpointState | None, starting: Starting | None) -> Iterator[str]:
     if starting and starting.record is None:
         yield f"consumer {starting.consumer} is new: the application chooses where to start"
     if checkpoint and checkpoint.evidence:

@@ -1,4 +1,4 @@
-"""A Spark application as a process: started, watched, asked to end, and what it prints.
+"""Runs a Spark application as a process, stops it on request, and forwards its output.
 
 Spark merges a Python application's standard error into its standard output, so a traceback is
 there and not in Spark's log.
@@ -6,7 +6,7 @@ there and not in Spark's log.
 spark-submit executes the JVM in its own place, and the JVM starts a Python application as its
 child. They run in a session of their own, so that Ctrl-C reaches this process only, which then
 asks the *application* to end: a Python driver can finish its batch, a JVM that is terminated
-cannot. A second signal kills the whole session. If this very process is killed, the kernel
+cannot. A second signal kills the entire session. If this process itself is killed, the kernel
 terminates the JVM (Linux); a Python driver then ends with its next call to Spark.
 """
 
@@ -31,7 +31,7 @@ from sluicegate.spark.submit.progress import Progress, ProgressPipe
 
 _CHUNK = 1 << 16
 _KEPT = 256 * 1024
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 _HEADING = b"\n--- the end of what the application printed ---\n"
 
 
@@ -42,7 +42,7 @@ class Output:
         self._to = to
         self._reader, self.writer = os.pipe()
         self._end = b""
-        # A thread, because whoever reads what we write may keep us waiting, and signals must not.
+        # A thread, because a slow reader may block our writes, and signals must not wait.
         self._thread = Thread(target=self._pump, daemon=True)
 
     def start(self) -> None:
@@ -51,9 +51,9 @@ class Output:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the rest; a reader who does not read is not waited for."""
+        """Wait for the rest, for a limited time: the reader may not read."""
         if self._thread.is_alive():
-            self._thread.join(_PATIENCE)
+            self._thread.join(_TIMEOUT)
 
     def append_to(self, log: IO[bytes]) -> None:
         """Add the end of it to a log."""
@@ -69,7 +69,7 @@ class Output:
                 while rest:
                     rest = rest[os.write(self._to, rest) :]
         except OSError:
-            # Nobody reads it any more. The application finds that out by itself, as ever.
+            # There is no reader any more. The application notices that by itself.
             pass
         finally:
             os.close(self._reader)
@@ -83,7 +83,7 @@ _WORKERS = "pyspark."
 
 
 class Watch(Protocol):
-    """Who is told how a job gets on."""
+    """Receives the progress of a job."""
 
     def started(self, pid: int, log: Path) -> None:
         """The job runs and writes its log."""
@@ -112,7 +112,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is executed; without an `output` what it prints goes to the log as well."""
+    """The command to execute; without an `output` it also prints to the log."""
 
     words: list[str]
     environment: Mapping[str, str]
@@ -171,7 +171,7 @@ def _wait(
 
 @contextmanager
 def _caught_signals() -> Iterator[list[int]]:
-    """The signals that came, instead of what they would do; ignored ones stay ignored."""
+    """Record signals instead of acting on them; ignored ones stay ignored."""
     caught: list[int] = []
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     chosen = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
@@ -190,7 +190,7 @@ def start(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
     The kernel sends it SIGTERM when this one dies; that lasts through spark-submit's execs.
     """
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
-    # Signals wait meanwhile: what a handler raises inside of a fork goes nowhere.
+    # Signals wait meanwhile: an exception of a handler inside a fork would be lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
     def prepare() -> None:
@@ -236,7 +236,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _clear(process: subprocess.Popen[bytes]) -> None:
-    """See to it that nothing of the session is left; workers take a moment to notice."""
+    """End all processes of the session; workers take a moment to notice."""
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _GRACE
         if number is not None:

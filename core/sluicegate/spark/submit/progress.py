@@ -1,7 +1,6 @@
-"""What a running application reports of its batches, through a named pipe, a line of JSON each.
+"""Progress reports of a running application, one line of JSON per batch through a named pipe.
 
-A pipe and not a file: it cannot grow, and an application whose `submit` is gone just loses what it
-reports.
+A pipe and not a file: it cannot grow, and if `submit` is gone, the reports are just lost.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Progress:
     """One finished batch of a query; `ends` are the end offsets of its sources, as Spark has them.
 
     `committed` names the consumer whose positions were committed to the offset store with it.
-    Of a gated stream the batches are epochs, and `counts` says what became of their events.
+    For gated streams the batches are epochs, and `counts` has the outcome of their events.
     """
 
     query: str
@@ -47,12 +46,12 @@ class Progress:
 
 
 def encode(progress: Progress) -> bytes:
-    """The line that tells of a batch."""
+    """The line that reports a batch."""
     return json.dumps(progress.fields(), separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> Progress | None:
-    """The batch that a line tells of; None if it is not such a line, or not all of one."""
+    """The batch that a line reports; None if it is not such a line, or an incomplete one."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
@@ -77,7 +76,7 @@ def decode(line: bytes) -> Progress | None:
 
 
 class ProgressPipe:
-    """The reading end; `path` is what the application is told."""
+    """The reading end; the application gets its `path`."""
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="sluicegate-submit-"))
@@ -102,10 +101,10 @@ class ProgressPipe:
         os.close(self._writer)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def read(self, patience: float) -> list[Progress]:
-        """What was reported since the last call; waits for it, but not for long."""
+    def read(self, timeout: float) -> list[Progress]:
+        """The reports since the last call; waits for the first one up to `timeout` seconds."""
         found: list[Progress] = []
-        while select.select([self._fd], [], [], 0 if found else patience)[0]:
+        while select.select([self._fd], [], [], 0 if found else timeout)[0]:
             *lines, self._rest = (self._rest + os.read(self._fd, _CHUNK)).split(b"\n")
             found += [progress for line in lines if (progress := decode(line))]
             if len(self._rest) > _LONGEST:
@@ -113,11 +112,11 @@ class ProgressPipe:
         return found
 
 
-_PATIENCE = 0.2
+_TIMEOUT = 0.2
 
 
 class Reports:
-    """The writing end of the pipe; whatever is wrong with it, nothing is raised."""
+    """The writing end of the pipe; it never raises an error."""
 
     def __init__(self, path: str | None) -> None:
         self._fd = _open(path) if path else None
@@ -128,20 +127,20 @@ class Reports:
         return self._fd is not None
 
     def send(self, progress: Progress) -> None:
-        """Report a batch; lost if nobody reads."""
+        """Report a batch; the report is lost if there is no reader."""
         if self._fd is None:
             return
         rest = (b"\n" if self._is_torn else b"") + encode(progress)
         try:
             self._is_torn = not self._write(self._fd, rest)
         except OSError:
-            # Whoever read it is gone for good.
+            # The reader is gone for good.
             os.close(self._fd)
             self._fd = None
 
     def _write(self, fd: int, rest: bytes) -> bool:
         while rest:
-            if not select.select([], [fd], [], _PATIENCE)[1]:
+            if not select.select([], [fd], [], _TIMEOUT)[1]:
                 return False
             try:
                 rest = rest[os.write(fd, rest) :]
@@ -154,5 +153,5 @@ def _open(path: str) -> int | None:
     try:
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        # Another machine, or nobody reads any more.
+        # Another machine, or there is no reader any more.
         return None

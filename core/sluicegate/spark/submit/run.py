@@ -1,7 +1,7 @@
-"""Running a Spark application: its output, its end, and what its log says about why.
+"""Runs a Spark application: its output, its end, and the cause of a failure by its log.
 
-`prepare` finds every reason not to start it and says where it will go on; `submit` runs it to its
-end. What the application is told is in `keys`; its side of it is `sluicegate.job`.
+`prepare` runs all checks before the start; `submit` runs the application to its end. The settings
+that the application gets are in `keys`; `sluicegate.job` reads them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _THROWN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a job reported: how many batches and rows, and the last batch."""
+    """The reports of a job: number of batches and rows, and the last batch."""
 
     batches: int = 0
     rows: int = 0
@@ -59,7 +59,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a job failed, as its log tells: `explain` has more."""
+    """Why a job failed, by its log: `explain` has more."""
 
     code: str
     title: str
@@ -79,15 +79,15 @@ class Outcome:
     causes: tuple[Cause, ...] = ()
 
     def error(self, step: Callable[[str, str], str] | None = None) -> SluicegateError | None:
-        """What the command ends with; None if all is well.
+        """The error of the command; None if the job succeeded.
 
-        `step` makes the next command of a cause's command and code.
+        `step` builds the next command from a cause's command and code.
         """
         if self.ended.signal is not None:
             kind = Interrupted if self.ended.signal == signal.SIGINT else Terminated
             return kind(
-                f"the job was asked to end and {_how(self.ended.code)}; its log: {self.log}",
-                hint="the next start goes on where it stopped",
+                f"the job was asked to stop and {_how(self.ended.code)}; its log: {self.log}",
+                hint="the next start resumes where it stopped",
             )
         if self.ended.code == 0:
             return None
@@ -104,18 +104,18 @@ class Outcome:
         )
 
     def _own_error(self) -> SluicegateError | None:
-        """What a gated job itself said it ended with, under its own exit code."""
+        """The error that a gated job itself reported, with its own exit code."""
         words = (line.removeprefix(OWN_ERROR) for line in self.tail if line.startswith(OWN_ERROR))
         message = next(words, None)
         kinds = [kind for kind in error_classes() if kind.exit_code == self.ended.code]
         if message is None and (escaped := error_in("\n".join(self.tail))):
-            # Out of an application that does not turn errors into exit codes.
+            # From an application that does not turn errors into exit codes.
             message, kinds = escaped.message, [type(escaped)]
         if message is None or not kinds:
             return None
         hints = (line.removeprefix(OWN_HINT) for line in self.tail if line.startswith(OWN_HINT))
-        said = f"the job ended: {message}; its log: {self.log}"
-        return kinds[0](said, hint=next(hints, None), place=str(self.log))
+        text = f"the job ended: {message}; its log: {self.log}"
+        return kinds[0](text, hint=next(hints, None), place=str(self.log))
 
 
 def new_log(directory: Path) -> tuple[Path, IO[bytes]]:
@@ -134,11 +134,11 @@ def new_log(directory: Path) -> tuple[Path, IO[bytes]]:
                 hint="choose another directory with --log-dir",
                 place=str(path),
             ) from e
-    raise StorageFailed(f"{directory} has too many logs of one second", place=str(directory))
+    raise StorageFailed(f"{directory} has too many logs of the same second", place=str(directory))
 
 
 def read_failure(log: Path, secrets: Secrets) -> tuple[tuple[str, ...], tuple[Cause, ...]]:
-    """The last lines of a log and the causes that it tells, without secrets."""
+    """The last lines of a log and the causes that it shows, without secrets."""
     return tuple(secrets.hide(line) for line in _tail(log)), tuple(_causes(log, secrets))
 
 
@@ -165,7 +165,7 @@ def _tail(log: Path) -> list[str]:
     ours = [at for at, line in enumerate(lines) if line.startswith(OWN_ERROR)]
     thrown = ours or [at for at, line in enumerate(lines) if _THROWN.match(line)]
     if thrown and thrown[-1] < len(lines) - len(tail):
-        # A JVM goes on to say how it shuts down; what it died of is above that.
+        # A JVM also logs its shutdown; the cause of its end is above that.
         tail = [*lines[thrown[-1] : thrown[-1] + 2], "…", *tail[3:]]
     return [_cut(line) for line in tail]
 
@@ -186,7 +186,7 @@ def _how(code: int) -> str:
 
 
 def submit(ready: Ready, watch: Watch, *, log_directory: Path, output: int | None) -> Outcome:
-    """Run a job to its end. What it prints goes to the descriptor `output`, or into its log."""
+    """Run a job to its end. Its output goes to the descriptor `output`, or into its log."""
     counting = _Counting(watch)
     with _held(ready.checkpoint):
         log, stream = new_log(log_directory)
@@ -205,9 +205,9 @@ def _run(ready: Ready, watch: Watch, path: Path, log: IO[bytes], output: Output 
     command = ready.command
     defaults = command.spark_submit.defaults
     with ProgressPipe() as pipe, private_file(command.private, defaults) as file:
-        told = () if ready.request.is_elsewhere else ((keys.PROGRESS, str(pipe.path)),)
+        extra = () if ready.request.is_elsewhere else ((keys.PROGRESS, str(pipe.path)),)
         launch = Launch(
-            words=command.words(file.path if file else None, told),
+            words=command.words(file.path if file else None, extra),
             environment=command.environment,
             output=output,
             log=log,
@@ -224,7 +224,7 @@ def _run(ready: Ready, watch: Watch, path: Path, log: IO[bytes], output: Output 
 
 @dataclass(slots=True)
 class _Counting:
-    """Tells somebody else, and counts."""
+    """Forwards reports to another watch, and counts them."""
 
     inner: Watch
     tally: Tally = field(default_factory=Tally)
@@ -247,7 +247,7 @@ class _Counting:
 def _held(checkpoint: CheckpointState | None) -> Iterator[None]:
     """Our lock on a checkpoint, so that nothing of ours changes it while the job runs."""
     if checkpoint is None or not checkpoint.is_there:
-        # Spark makes a new one; until then there is nothing to protect.
+        # Spark creates a new one; until then there is nothing to protect.
         yield
         return
     with open_storage(str(checkpoint.path)).lock(LOCK).hold(timeout=0):

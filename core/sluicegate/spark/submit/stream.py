@@ -1,4 +1,4 @@
-"""Everything that can be known before a stream's job is started, and every reason not to."""
+"""All checks before a stream's job is started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PYTHON_SETTINGS = ("spark.pyspark.driver.python", "spark.pyspark.python")
 _SHOWN = 3
 
 
-class StreamUnsound(ProblemsFound):
+class StreamDamaged(ProblemsFound):
     """The chain of a stream has findings of severity error."""
 
 
@@ -48,24 +48,24 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class StreamReady:
-    """A stream that nothing speaks against starting: where it stands, and how much is waiting."""
+    """A stream that can be started: its position, and the number of waiting events."""
 
     ready: Ready
     head: Snapshot
     waiting: int
 
     def describe(self) -> str:
-        """In one sentence: what the start will do."""
+        """One sentence on what the start will do."""
         return (
-            f"goes on after epoch {self.head.epoch}, snapshot {self.head.number}: "
-            f"{self.head.sequence:,} events counted, {self.waiting:,} waiting"
+            f"resumes after epoch {self.head.epoch}, snapshot {self.head.number}: "
+            f"{units.events(self.head.sequence)} applied, {self.waiting:,} waiting"
         )
 
 
 def prepare_stream(
     named: NamedStream, home: str, config: Path, job: Job, request: Request
 ) -> StreamReady:
-    """Check everything, in the order of what it costs; the first thing that is wrong is raised."""
+    """Run all checks, the cheapest first; the first problem is raised."""
     describe(named)
     stream = open_stream(joined_uri(canonical_uri(home), named.name), read_only=True)
     head = _head(stream, named)
@@ -75,21 +75,21 @@ def prepare_stream(
     refuse_outside(
         named.source,
         head.positions,
-        f"see what is there with: {units.command('offsets', 'lag', named.name)}; "
+        f"show the available range with: {units.command('offsets', 'lag', named.name)}; "
         f"move the stream with: {units.command('offsets', 'reset', named.name)}",
     )
     if not job.force:
         Gate(stream).refuse_living(head)
     if not job.skip_verify:
-        _refuse_unsound(stream)
-    own = (*_told(named, home, config, job), *_python(request))
+        _refuse_damaged(stream)
+    own = (*_job_settings(named, home, config, job), *_python(request))
     ready = prepare(replace(request, app=named.app or str(_APP)), own)
     waiting = lag.total(lag.lags(head.positions, log.latest(), log.earliest()))
     return StreamReady(ready, head, waiting)
 
 
 def is_elsewhere(request: Request) -> bool:
-    """Whether tasks run on other machines, as far as the request and spark-defaults.conf tell."""
+    """Whether tasks run on other machines, as far as the request and spark-defaults.conf show."""
     master = request.master or _settings(request).get("spark.master", "local")
     return not master.startswith("local")
 
@@ -111,22 +111,22 @@ def _head(stream: Stream, named: NamedStream) -> Snapshot:
         ) from e
 
 
-def _refuse_unsound(stream: Stream) -> None:
+def _refuse_damaged(stream: Stream) -> None:
     errors = [f for f in verify(stream).findings if f.severity is Severity.ERROR]
     if not errors:
         return
-    told = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
+    listed = "; ".join(f"{f.code} {f.place}: {f.detail}" for f in errors[:_SHOWN])
     more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
     repair = next((f.repair for f in errors if f.repair), None)
     see = units.command("checkpoint", "verify", stream.uri)
-    raise StreamUnsound(
-        f"{stream.name} is not sound, so its job was not started: {told}{more}",
+    raise StreamDamaged(
+        f"{stream.name} is damaged, so its job was not started: {listed}{more}",
         hint=f"{repair or see}; or start it as it is with --skip-verify",
         place=stream.uri,
     )
 
 
-def _told(named: NamedStream, home: str, config: Path, job: Job) -> Iterator[Setting]:
+def _job_settings(named: NamedStream, home: str, config: Path, job: Job) -> Iterator[Setting]:
     yield command.STREAM, named.name
     yield command.HOME, canonical_uri(home)
     yield command.CONFIG, str(config.absolute())
@@ -138,7 +138,7 @@ def _told(named: NamedStream, home: str, config: Path, job: Job) -> Iterator[Set
 
 
 def _settings(request: Request) -> dict[str, str]:
-    """What Spark is told; what the request says comes before what spark-defaults.conf says."""
+    """The settings of Spark; those of the request override spark-defaults.conf."""
     return settings_in(find_spark_submit(request.spark_submit).defaults) | dict(request.conf)
 
 
