@@ -169,7 +169,7 @@ class TestProcesses:
         evidence = look(checkpoint)
         assert evidence.verdict is Verdict.QUIET
         [line] = lines_about(evidence, process)
-        assert "nothing shows which" in line
+        assert "an unidentified streaming query" in line
         assert line in evidence.doubts
 
     def test_some_streaming_query_nearby(self, checkpoint: Path, jvm: FakeJvm) -> None:
@@ -247,12 +247,14 @@ class TestUnseen:
         os.waitpid(child, 0)
         assert os.read(read, 1000).decode() == "None ['stream executio']"
 
-    def test_is_said(self, checkpoint: Path, jvm: FakeJvm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_reported(
+        self, checkpoint: Path, jvm: FakeJvm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         process = jvm(thread=STREAMING, cwd=Path("/"))
         monkeypatch.setattr(Proc, "open_files", lambda _self, _pid: None)
         evidence = look(checkpoint)
         assert evidence.verdict is Verdict.QUIET
-        assert any("may not be seen" in line and "JVMs" in line for line in evidence.unseen)
+        assert any("cannot be read" in line and "JVM" in line for line in evidence.unseen)
         assert lines_about(evidence, process)
 
     def test_no_proc(self, checkpoint: Path, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def _as_reset(
         "The query has state, which belongs to its batches: it is rolled back to the end of batch "
         f"{entry.batch}{more}."
     )
-    asked = (f"Requested: {note}.",) if note else ()
+    asked = (f"Asked for: {note}.",) if note else ()
     return replace(
         back,
         summary=f"{note}: {back.summary}" if note else back.summary,
@@ -285,7 +285,7 @@ def _actions(newest: OffsetEntry, offsets: tuple[SourceOffset, ...]) -> Iterator
 
 def _appending_means(look: Look, newest: OffsetEntry, batches: range, note: str) -> Iterator[str]:
     if note:
-        yield f"Requested: {note}."
+        yield f"Asked for: {note}."
     numbers = f"batch {batches[0]}"
     if len(batches) > 1:
         numbers = f"batches {batches[0]} and {batches[-1]}"
