@@ -129,7 +129,7 @@ class CheckpointMaintenance:
             bad=tuple(sorted(bad)),
             complete=time.time() if complete else self._known.complete,
         )
-        return found, f"{portion.read:,} state files read" + (
+        return found, f"{units.counted(portion.read, 'state file')} read" + (
             "" if complete else "; more next time"
         )
 
@@ -145,7 +145,7 @@ class CheckpointMaintenance:
                 place = f"{self._storage.uri}/{name}"
                 self.steps.findings.append(maintenance.GROWTH.at(place, f"{count:,} entries{grew}"))
         self._known = replace(known, offsets=offsets, commits=commits)
-        return f"{offsets:,} offsets, {commits:,} commits"
+        return f"{units.counted(offsets, 'offset')}, {units.counted(commits, 'commit')}"
 
     def _age(self) -> str:
         batch = look_at(self._storage).last_batch

@@ -42,7 +42,7 @@ def inspect_report(summary: Summary) -> Report:
 
 
 def offset_text(offset: SourceOffset) -> str:
-    """An offset as a person reads it."""
+    """An offset as text for the operator."""
     if offset.positions is not None:
         return ", ".join(f"{p.topic}[{p.partition}] {p.offset:,}" for p in offset.positions)
     if offset.number is not None:
@@ -113,7 +113,7 @@ def _source_row(source: SourceSummary) -> tuple[str, str, str, str | None]:
         source.offset.source,
         source.offset.kind.value,
         offset_text(source.offset),
-        f"{log.entries:,} files{size}" if log else None,
+        units.counted(log.entries, "file") + size if log else None,
     )
 
 
@@ -217,11 +217,12 @@ def batches_report(batches: Sequence[Batch], of: int) -> Report:
         for batch in batches
     ]
     hidden = of - len(batches)
+    older = units.counted(hidden, "older batch", "older batches")
     return Report(
         schema="sluicegate.batches",
         document={"kept": of, "batches": [_batch_document(batch) for batch in batches]},
         tables=[Table(("batch", "planned", "committed", "events", "offsets at its end"), rows)],
-        lines=[f"{hidden} older batches; show them with --last {of}"] if hidden else [],
+        lines=[f"{older}; show all with --last {of}"] if hidden else [],
     )
 
 
@@ -308,7 +309,7 @@ def audit_report(uri: str, result: Audit) -> Report:
         },
         tables=[Table(columns, rows)],
         findings=result.findings,
-        lines=[f"{uri}: {len(rows)} batches; {_verdict(result)}."],
+        lines=[f"{uri}: {units.counted(len(rows), 'batch', 'batches')}; {_verdict(result)}."],
     )
 
 

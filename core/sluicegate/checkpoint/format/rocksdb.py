@@ -107,7 +107,7 @@ def _pieces(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]
 
 def _refuse_oversize(entries: list[zipfile.ZipInfo], place: str) -> None:
     for entry in entries:
-        # Of the methods that zipfile knows, others can ask for gigabytes to unpack a few bytes.
+        # Other methods that zipfile knows can need gigabytes to unpack a few bytes.
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             method = entry.compress_type
             raise Corrupt(f"{place}: an entry has the packing method {method}", place=place)

@@ -249,7 +249,7 @@ def chain_by_lineage(
 
 
 def lineage_reader(storage: Storage, directory: str) -> LineageReader:
-    """What `chain_by_lineage` needs, for the changelogs of a store's directory."""
+    """The reader for `chain_by_lineage`, for the changelogs of a store's directory."""
 
     def read(file: StateFile) -> Iterable[LineageItem]:
         key = f"{directory}/{file.name}"

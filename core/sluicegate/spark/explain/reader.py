@@ -18,7 +18,7 @@ from sluicegate.findings import LogPattern, Rule, Site, rules, rules_in
 from sluicegate.spark.explain import environment, kafka
 from sluicegate.spark.explain.fields import Facts, facts_of, named, started
 from sluicegate.spark.explain.text import clean, unfold
-from sluicegate.units import command
+from sluicegate.units import command, counted
 
 # The limit of a chain. Real ones have a dozen exceptions; further lines replace the last.
 _MOST = 64
@@ -409,7 +409,8 @@ class _Reader:
         verify = command("checkpoint", "verify", "CHECKPOINT")
         hint = f"check the checkpoint itself: {verify}"
         if self.innermost is None:
-            raise NotFound(f"{name} ({self.lines} lines) holds no error", hint=hint, place=name)
+            size = counted(self.lines, "line")
+            raise NotFound(f"{name} ({size}) holds no error", hint=hint, place=name)
         line, text = self.innermost
         raise NotFound(
             f"no known cause in {name}; its innermost error, at line {line}: {shortened(text)}",
