@@ -20,7 +20,7 @@ from sluicegate.stream.append import Epoch, Signature
 from sluicegate.stream.chain import HEAD, Chain, Hint, write_hint
 from sluicegate.stream.snapshot import Kind, Snapshot, digest_of, encode, key_of
 from sluicegate.stream.stream import Stream, open_stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 
 SHORT, LONG = 100, 100_000
 FEW, MANY = 10, 10_000
@@ -53,8 +53,8 @@ def _chain(root: Path, length: int) -> Chain:
     (root / "chain").mkdir(parents=True)
     storage = LocalStorage(root)
     chain = Chain(storage)
-    gate = Gate(Stream(storage, None, root.name))
-    snapshot = gate.genesis(_at(0))
+    writer = StreamWriter(Stream(storage, None, root.name))
+    snapshot = writer.genesis(_at(0))
     for number in range(1, length):
         snapshot = _next(snapshot)
         data = encode(snapshot)
@@ -80,10 +80,10 @@ def _commit(root: Path) -> Row:
     """A commit of an epoch with state, against the files it must make durable, made by hand."""
     (root / "committed").mkdir()
     stream = open_stream(str(root / "committed"), read_only=False)
-    gate = Gate(stream)
-    gate.genesis(_at(0))
+    writer = StreamWriter(stream)
+    writer.genesis(_at(0))
     bare = _Bare(root / "bare")
-    with gate.claim(app="bench") as run:
+    with writer.claim(app="bench") as run:
         deltas = {shard: _delta(stream.blobs, shard) for shard in range(SHARDS)}
         return compare(
             "commit / bare write, fsync, snapshot, fsync of the same files",
@@ -139,10 +139,10 @@ def _snapshot_size(root: Path) -> Row:
     """The bytes of a snapshot after many epochs against after a few, each with state."""
     (root / "grown").mkdir()
     stream = open_stream(str(root / "grown"), read_only=False)
-    gate = Gate(stream)
-    gate.genesis(_at(0))
+    writer = StreamWriter(stream)
+    writer.genesis(_at(0))
     sizes = {}
-    with gate.claim(app="bench") as run:
+    with writer.claim(app="bench") as run:
         for epoch in range(1, MANY + 1):
             deltas = {shard: _delta(stream.blobs, epoch + shard) for shard in range(SHARDS)}
             snapshot = _commit_one(run, deltas)

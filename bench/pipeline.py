@@ -27,7 +27,7 @@ from harness import Bar, Row, compare
 from sluicegate.config import NamedStream
 from sluicegate.dedup.ledger import Ledger
 from sluicegate.dedup.stamp import Column, Stamps
-from sluicegate.job.epoch import Epochs, Gated
+from sluicegate.job.epoch import EpochContext, Epochs
 from sluicegate.job.records import Shape, parse
 from sluicegate.journal import Approval
 from sluicegate.positions import Positions
@@ -43,7 +43,7 @@ from sluicegate.stream.operations.begin import begin
 from sluicegate.stream.output import open_sink
 from sluicegate.stream.spec import describe
 from sluicegate.stream.stream import open_stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 
 EVENTS, EPOCHS, PARTITIONS = 4_000_000, 8, 2
 PRODUCERS, USERS = 1_000, 100_000
@@ -62,7 +62,7 @@ _TABLE = NamedStream(
     {"n": "count", "spent": "sum(price)"},
 )
 _JOBS: dict[str, dict[str, Any]] = {
-    "plain": {"judged": False},
+    "plain": {"deduplicates": False},
     "ours": {},
     "short": {"history": HISTORY},
     "long": {"history": 5 * HISTORY},
@@ -113,7 +113,7 @@ def _judging(log: Log) -> Row:
     stamps = Stamps.of(*(read[name] for name in _TABLE.stamp))
     short, long = _history(HISTORY), _history(5 * HISTORY)
     return compare(
-        "judging an epoch's stamps after 5× the history / 1×",
+        "classifier an epoch's stamps after 5× the history / 1×",
         lambda: long.fork().insert(stamps),
         lambda: short.fork().insert(stamps),
         Bar("time at most", 1.3),
@@ -223,17 +223,17 @@ class _Job:
 
 @contextmanager
 def _job(
-    spark: Any, log: Log, place: Path, *, judged: bool = True, history: int = 0
+    spark: Any, log: Log, place: Path, *, deduplicates: bool = True, history: int = 0
 ) -> Iterator[_Job]:
     homes.MARKER.create(LocalStorage.create(place))
     table = replace(_TABLE, source=log.uri)
     begin(str(place), table, log.earliest(), Approval(myself(), None))
     stream = open_stream(str(place / "bench"), read_only=False)
-    with Gate(stream).claim() as run:
+    with StreamWriter(stream).claim() as run:
         if history:
             _remember(run, history)
-        description = replace(describe(table), judged=judged)
-        yield _Job(Epochs(spark, Gated(run, log, open_sink(stream, None), description)))
+        description = replace(describe(table), deduplicates=deduplicates)
+        yield _Job(Epochs(spark, EpochContext(run, log, open_sink(stream, None), description)))
 
 
 def _history(count: int) -> Ledger:
@@ -267,11 +267,11 @@ def _remember(run: Run, count: int) -> None:
 
 
 def _ours(
-    spark: Any, log: Log, place: Path, *, judged: bool = True, history: int = 0
+    spark: Any, log: Log, place: Path, *, deduplicates: bool = True, history: int = 0
 ) -> list[float]:
     """The seconds that each epoch took."""
     total = log.end(0)
-    with _job(spark, log, place, judged=judged, history=history) as job:
+    with _job(spark, log, place, deduplicates=deduplicates, history=history) as job:
         ends = [total * number // EPOCHS for number in range(1, EPOCHS + 1)]
         return [job.commit(end) for end in ends]
 

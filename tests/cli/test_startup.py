@@ -15,7 +15,7 @@ from sluicegate.state.delta import Merge
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.snapshot import Manifest
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.stream.streams import NAME, at, make_home, opened, stamps_of
 
 HEAVY = {"pyspark", "pyarrow", "numpy", "pandas", "pydantic"}
@@ -75,8 +75,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stream = opened(make_home(root / ".sluicegate"))
     pins = {"shards": 2, "aggregates": AGGREGATES, "types": {"price": "long"}}
     seen = Manifest(stamps_of(stream, {0: (0, 1)}, "before"))
-    Gate(stream).genesis(at(0, 0), pins=pins, content={"dedup": seen})
-    with Gate(stream).claim(app="job") as run:
+    StreamWriter(stream).genesis(at(0, 0), pins=pins, content={"dedup": seen})
+    with StreamWriter(stream).claim(app="job") as run:
         for number in (1, 2, 3):
             run.commit(epoch(stream, number))
     return root
@@ -144,12 +144,12 @@ import sys
 from sluicegate.dedup.stamp import Stamp
 from sluicegate.stream.stream import open_stream
 from sluicegate.stream.transactions import Coordinator, recover
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 def stage(name):
     print(name, "pandas" in sys.modules)
 stream = open_stream(sys.argv[1], read_only=False)
 recover(stream)
-with Gate(stream).claim(app="consumer") as run:
+with StreamWriter(stream).claim(app="consumer") as run:
     consumer = Coordinator(run, shards=2)
     stage("opened")
     assert consumer.begin(Stamp("events", 0, 1)) is None
@@ -167,7 +167,7 @@ with Gate(stream).claim(app="consumer") as run:
 def test_a_consumer_never_imports_pandas(tmp_path: Path) -> None:
     stream = opened(make_home(tmp_path / "home"))
     seen = Manifest(stamps_of(stream, {0: (0, 9)}))
-    Gate(stream).genesis(at(0, 0), content={"dedup": seen})
+    StreamWriter(stream).genesis(at(0, 0), content={"dedup": seen})
     command = [sys.executable, "-c", CONSUMER, stream.uri]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     stages = [("opened", "False"), ("asked", "False"), ("committed", "False"), ("read", "False")]

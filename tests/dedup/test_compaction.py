@@ -20,7 +20,7 @@ from sluicegate.stream.gc import sweep
 from sluicegate.stream.journal import StreamJournal, operation_class
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
 from tests.stream import streams
@@ -69,7 +69,7 @@ def running_job(stream: Stream) -> Iterator[Job]:
 
 
 def be_a_job(home: str) -> None:
-    with Gate(streams.opened(Path(home))).claim(app="job") as job:
+    with StreamWriter(streams.opened(Path(home))).claim(app="job") as job:
         for _ in sys.stdin:
             streams.commit(job)
             print("committed", flush=True)
@@ -186,7 +186,7 @@ class TestProgress:
 @contextmanager
 def replaced_before_read(stream: Stream, number: int) -> Iterator[list[int]]:
     """Somebody else compacts, prunes and collects before a blob is read for the so-manieth time."""
-    other = streams.opened(Path(stream.uri).parent, patience=0.01)
+    other = streams.opened(Path(stream.uri).parent, timeout=0.01)
     real, reads = stream.blobs.get, [0]
 
     def get(ref: Ref) -> bytes:
@@ -243,7 +243,7 @@ class TestRaces:
         assert outcomes[-1] == "done", "nobody came"
 
     def test_the_library_says_that_there_is_nothing_to_do(self, tmp_path: Path) -> None:
-        found = [compact(Gate(stream)) for stream in interrupted(tmp_path)]
+        found = [compact(StreamWriter(stream)) for stream in interrupted(tmp_path)]
         assert found[0] is None
         assert found[-1], "nobody came"
 

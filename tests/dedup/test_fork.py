@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sluicegate.dedup import keys, segment
-from sluicegate.dedup import ledger as judge
+from sluicegate.dedup import ledger as engine
 from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Fork, Ledger, ledger_of
 from sluicegate.dedup.segment import Entries, overlap
 from sluicegate.dedup.stamp import Stamps
@@ -23,7 +23,7 @@ several = some.lists(batches, max_size=4)
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces, and few names, so small that ordinary examples have more; and as they are."""
     if request.param == "small":
-        monkeypatch.setattr(judge, "_PIECE", 8)
+        monkeypatch.setattr(engine, "_PIECE", 8)
         monkeypatch.setattr(keys, "_FEW", 0)
 
 
@@ -82,24 +82,24 @@ class TestFork:
         parent.insert(stamps([("p", 0, 1)]))
         fork = parent.fork()
         parent.insert(stamps([("theirs", 0, 5)]))
-        judged = fork.insert(stamps([("ours", 0, 5), ("theirs", 0, 5), ("p", 1, 5), ("p", 0, 1)]))
-        assert judged.verdicts.tolist() == [FRESH, FRESH, FRESH, DUPLICATE]
+        result = fork.insert(stamps([("ours", 0, 5), ("theirs", 0, 5), ("p", 1, 5), ("p", 0, 1)]))
+        assert result.verdicts.tolist() == [FRESH, FRESH, FRESH, DUPLICATE]
 
     def test_an_order_says_who_is_first(self) -> None:
         parent = Ledger()
         parent.insert(stamps([("p", 0, 1)]))
-        judged = parent.fork().insert(
+        result = parent.fork().insert(
             stamps([("p", 0, 2), ("p", 0, 2), ("p", 0, 1)]), order=np.array([5, 3, 4])
         )
-        assert judged.verdicts.tolist() == [1, 0, 1]
+        assert result.verdicts.tolist() == [1, 0, 1]
 
     def test_floors_of_the_parent_hold(self) -> None:
         parent = Ledger()
         parent.insert(stamps([("p", 0, 7)]), at_ms=1)
         parent.expire(2)
         fork = parent.fork()
-        judged = fork.insert(stamps([("p", 0, 3), ("p", 0, 8), ("q", 0, 3)]))
-        assert judged.verdicts.tolist() == [EXPIRED, FRESH, FRESH]
+        result = fork.insert(stamps([("p", 0, 3), ("p", 0, 8), ("q", 0, 3)]))
+        assert result.verdicts.tolist() == [EXPIRED, FRESH, FRESH]
         assert not fork.learnt().expired.any(), "floors were not learnt here"
 
 

@@ -100,11 +100,11 @@ class Machine(RuleBasedStateMachine):
         self.at += 1
         columns = stamps(batch)
         before = self.ledger.check(columns).tolist()
-        judged = self.ledger.insert(columns, at_ms=self.at)
+        result = self.ledger.insert(columns, at_ms=self.at)
         expected = self.model.insert(batch, self.at)
-        assert judged.verdicts.tolist() == expected
+        assert result.verdicts.tolist() == expected
         assert before == expected, "asking and telling agree"
-        self.segments.append(segment.encode(judged.fresh))
+        self.segments.append(segment.encode(result.fresh))
 
     @rule()
     def crash_and_reopen(self) -> None:
@@ -149,8 +149,8 @@ class TestBatches:
     def test_or_the_one_with_the_smallest_source_position(self) -> None:
         batch = [("p", 0, 5), ("p", 0, 5), ("q", 0, 5), ("p", 0, 5)]
         order = np.array([30, 10, 0, 20])
-        judged = Ledger().insert(stamps(batch), order=order)
-        assert judged.verdicts.tolist() == [DUPLICATE, FRESH, FRESH, DUPLICATE]
+        result = Ledger().insert(stamps(batch), order=order)
+        assert result.verdicts.tolist() == [DUPLICATE, FRESH, FRESH, DUPLICATE]
 
     def test_an_empty_one(self) -> None:
         found = Ledger().insert(stamps([]))
@@ -182,15 +182,15 @@ class TestBatches:
         dictionary = pa.array(["unused", "a", "b"]).dictionary_encode().take(pa.array([1, 2, 1]))
         for column in (names, dictionary):
             kept = Ledger()
-            judged = kept.insert(Stamps.of(column, [0, 0, 0], [1, 1, 1]))
-            assert judged.verdicts.tolist() == [FRESH, FRESH, DUPLICATE]
+            result = kept.insert(Stamps.of(column, [0, 0, 0], [1, 1, 1]))
+            assert result.verdicts.tolist() == [FRESH, FRESH, DUPLICATE]
             assert kept.keys == 2, "a name that no row has is no producer"
 
     def test_a_dictionary_that_says_a_name_twice(self) -> None:
         twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["a", "a", "b"]))
         kept = Ledger()
-        judged = kept.insert(Stamps.of(twice, [0, 0, 0], [1, 1, 1]))
-        assert judged.verdicts.tolist() == [FRESH, DUPLICATE, FRESH]
+        result = kept.insert(Stamps.of(twice, [0, 0, 0], [1, 1, 1]))
+        assert result.verdicts.tolist() == [FRESH, DUPLICATE, FRESH]
         assert kept.keys == 2
 
     def test_a_dictionary_with_a_name_that_is_none(self) -> None:

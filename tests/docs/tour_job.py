@@ -26,8 +26,8 @@ from sluicegate.config import NamedStream, load_config
 from sluicegate.dedup import segment
 from sluicegate.job import tasks
 from sluicegate.job.aggregate import TARGET, fold_shards
-from sluicegate.job.epoch import Epochs, Gated, Told
-from sluicegate.job.work import Folded, Judged, Work
+from sluicegate.job.epoch import EpochContext, Epochs, Results
+from sluicegate.job.work import Classified, Folded, Work
 from sluicegate.journal import Approval
 from sluicegate.positions import Positions
 from sluicegate.process import myself
@@ -37,7 +37,7 @@ from sluicegate.stream.output import open_sink
 from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import describe, pins_now
 from sluicegate.stream.stream import open_stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 
 _CORES: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 
@@ -45,35 +45,35 @@ _CORES: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)
 class LocalEpochs(Epochs):
     """Epochs whose tasks run here, each on the batches that Spark would give it."""
 
-    def _compute(self, head: Snapshot, end: Positions) -> tuple[Work, Told, str]:
+    def _compute(self, head: Snapshot, end: Positions) -> tuple[Work, Results, str]:
         nonce = uuid.uuid4().hex
         work = self._work(head, end, nonce)
         return work, compute(work), nonce
 
 
-def compute(work: Work) -> Told:
-    """What the tasks of an epoch tell: one for each slice, one for each node."""
-    judged: list[pa.RecordBatch] = []
+def compute(work: Work) -> Results:
+    """The results of the tasks of an epoch: one for each slice, one for each node."""
+    classified: list[pa.RecordBatch] = []
     for number in range(len(work.slices)):
         given = pa.RecordBatch.from_pydict({"id": [number]})
-        judged += tasks.judge_slices(work, iter([given]))
-    told = Told([], [], [])
+        classified += tasks.classify_slices(work, iter([given]))
+    results = Results([], [], [])
     for task in range(work.tasks):
-        mine = [batch.filter(pc.equal(batch.column(TARGET), task)) for batch in judged]
+        mine = [batch.filter(pc.equal(batch.column(TARGET), task)) for batch in classified]
         for row in fold_shards(work, task, mine).to_pylist():
             if row["data"] is None:
-                told.folded.append(Folded.from_text(row["told"]))
+                results.folded.append(Folded.from_text(row["result"]))
             else:
-                told.judged.append(Judged.from_text(row["told"]))
-                told.seen.append(segment.decode(row["data"], "what a task saw"))
-    return told
+                results.classified.append(Classified.from_text(row["result"]))
+                results.seen.append(segment.decode(row["data"], "what a task saw"))
+    return results
 
 
 def work_on(named: NamedStream, run: Run, log: Any) -> None:
     """Commit what the lines of standard input ask for."""
     sink = open_sink(run.stream, named.sink)
     sink.settle()
-    epochs = LocalEpochs(_CORES, Gated(run, log, sink, describe(named)))
+    epochs = LocalEpochs(_CORES, EpochContext(run, log, sink, describe(named)))
     for line in sys.stdin:
         asked = json.loads(line)
         end = Positions({log.topic: dict(enumerate(asked["end"]))})
@@ -101,7 +101,7 @@ def main() -> None:
             begin(asked["home"], named, start, Approval(myself(), None))
             stream = open_stream(f"{asked['home']}/{named.name}", read_only=False)
             pins = pins_now(named, stream.chain.head().pins)
-            run = claimed.enter_context(Gate(stream).claim(app="job.py", pins=pins))
+            run = claimed.enter_context(StreamWriter(stream).claim(app="job.py", pins=pins))
         work_on(named, run, log)
 
 

@@ -1,4 +1,4 @@
-"""Gated streams to run jobs on, and whether what a job made of them is the truth."""
+"""Gated streams to run jobs on, and whether the output of a job is right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from sluicegate.config import NamedStream, load_config
 from sluicegate.findings import Severity
-from sluicegate.job.epoch import Epochs, Gated, Step
+from sluicegate.job.epoch import EpochContext, Epochs, Step
 from sluicegate.job.job import Settings, StreamJob
 from sluicegate.journal import Approval
 from sluicegate.process import myself
@@ -26,7 +26,7 @@ from sluicegate.stream.spec import describe
 from sluicegate.stream.state import scan
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import Reading, verify
-from sluicegate.stream.writer import Gate as Snapshots
+from sluicegate.stream.writer import StreamWriter as Snapshots
 from tests.job.truth import STAMP, Row, Table, Truth, published, records, same, truth
 
 NAME = "clicks"
@@ -91,7 +91,7 @@ class Place:
     def append(self, partition: int, rows: Iterable[Row | bytes]) -> None:
         """Write records, given as fields or as they are."""
         lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
-        with LogWriter(self.log.uri, partition, patience=10) as writer:
+        with LogWriter(self.log.uri, partition, timeout=10) as writer:
             writer.append(lines)
 
     @contextmanager
@@ -104,7 +104,7 @@ class Place:
             sink = open_sink(stream, named.sink)
             sink.settle()
             sink.clear(run)
-            yield Epochs(spark, Gated(run, self.log, sink, describe(named)), process, step)
+            yield Epochs(spark, EpochContext(run, self.log, sink, describe(named)), process, step)
 
     def commit_all(self, spark: Any, process: Any = None, **more: Any) -> Snapshot:
         """Read all there is, in epochs of `max_events`; gives the head."""
@@ -114,13 +114,13 @@ class Place:
             epochs.commit(begin)
         return self.head
 
-    def gate(self, spark: Any, **settings: Any) -> StreamJob:
+    def job(self, spark: Any, **settings: Any) -> StreamJob:
         settings = {"available_now": True, **settings}
         return StreamJob(spark, Settings(self.named, str(self.home), **settings))
 
     def run(self, spark: Any, process: Any = None, **settings: Any) -> Snapshot:
         """Read all there is; gives the head."""
-        self.gate(spark, **settings).run(process)
+        self.job(spark, **settings).run(process)
         return self.head
 
     def truth(self) -> Truth:

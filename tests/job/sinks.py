@@ -9,11 +9,11 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
-from sluicegate.stream.history import sound_snapshots
+from sluicegate.stream.history import intact_snapshots
 from sluicegate.stream.output import DATA, KINDS, REJECTS, File, Output, Sink, encode, name_of
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 from tests.stream.streams import STEP, epoch_after, offsets_of
 
 Contents = dict[str, str]
@@ -37,7 +37,7 @@ def commit(run: Run, sink: Sink, *kinds: str, nonce: str | None = None) -> Snaps
     """An epoch that writes these kinds, committed and not yet published."""
     nonce = nonce or uuid.uuid4().hex
     head = run.refresh()
-    epoch = epoch_after(run._gate, head, STEP)
+    epoch = epoch_after(run._writer, head, STEP)
     text = f"epoch {head.epoch + 1} from {offsets_of(head)}"
     output = write(sink, nonce, {kind: f"{kind} of {text}" for kind in kinds})
     sink.stage(nonce, output)
@@ -49,7 +49,7 @@ def commit(run: Run, sink: Sink, *kinds: str, nonce: str | None = None) -> Snaps
 @contextmanager
 def started(stream: Stream, sink: Sink, run: str | None = None) -> Iterator[Run]:
     """A run, begun as the job begins one."""
-    with Gate(stream).claim(app="job", run=run) as claimed:
+    with StreamWriter(stream).claim(app="job", run=run) as claimed:
         sink.settle()
         sink.clear(claimed)
         yield claimed
@@ -58,7 +58,7 @@ def started(stream: Stream, sink: Sink, run: str | None = None) -> Iterator[Run]
 def wanted(stream: Stream) -> Contents:
     """What must be published: the output of the epochs in the ancestry of the head."""
     head = stream.chain.head()
-    snapshots = {snapshot.number: snapshot for snapshot in sound_snapshots(stream, 0, head.number)}
+    snapshots = {snapshot.number: snapshot for snapshot in intact_snapshots(stream, 0, head.number)}
     found = {}
     for snapshot in snapshots.values():
         if snapshot.kind is Kind.EPOCH and snapshot.output and head.includes(snapshot.number):

@@ -211,7 +211,7 @@ def test_what_a_task_fails_with_is_told_in_its_own_words(tmp_path: Path, spark: 
             (place.home / NAME / place.head.dedup.refs[0].key).rename(hidden)
 
     with pytest.raises(BlobDamaged, match="it is missing"):
-        place.gate(spark).run(step=step)
+        place.job(spark).run(step=step)
 
 
 def _records(place: Place) -> Any:

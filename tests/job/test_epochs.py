@@ -16,7 +16,7 @@ from sluicegate.shards.assignment import encode, from_names
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.operations.rebalance import assignment_at
 from sluicegate.stream.snapshot import Kind
-from sluicegate.stream.writer import Gate as Snapshots
+from sluicegate.stream.writer import StreamWriter as Snapshots
 from tests.job.jobs import Place
 from tests.job.truth import Row, published
 from tests.stream.streams import apply
@@ -88,7 +88,7 @@ def test_every_snapshot_of_an_epoch_adds_up(tmp_path: Path, spark: Any) -> None:
 
 
 def test_stamps_that_come_through_several_partitions(tmp_path: Path, spark: Any) -> None:
-    """The epoch is judged as a whole: of equal ones the smallest position counts."""
+    """The epoch is classified as a whole: of equal ones the smallest position counts."""
     place = Place(tmp_path, partitions=3, columns={"price": "long", "home": "string"}).begin()
     chance = random.Random(5)
     for partition in range(3):

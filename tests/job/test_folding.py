@@ -1,4 +1,4 @@
-"""Tasks that fold: what goes through judging, shuffling and merging is what dictionaries say."""
+"""Tasks that fold: what goes through classifier, shuffling and merging is what dictionaries say."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from sluicegate.config import NamedStream
 from sluicegate.errors import ConfigInvalid
 from sluicegate.job import aggregate
-from sluicegate.job.epoch import Told, counted
+from sluicegate.job.epoch import Results, counted
 from sluicegate.job.work import Slice
 from sluicegate.shards.routing import shard_of
 from sluicegate.state import manifest
 from sluicegate.state.backend import EpochIncomplete
 from sluicegate.stream.spec import describe
 from tests.job.truth import Table, aggregated, same
-from tests.job.works import blobs_of, folded, judge, parsed, state_of, work_of
+from tests.job.works import blobs_of, classify, folded, parsed, state_of, work_of
 
 TABLE = Table(
     columns={"price": "long", "rate": "double", "city": "string", "paid": "boolean"},
@@ -58,13 +58,13 @@ epochs = st.lists(st.lists(st.lists(rows, min_size=1), min_size=1, max_size=3), 
 @settings(max_examples=40)
 @given(epochs, st.integers(1, 5), st.integers(1, 3))
 def test_as_dictionaries_say(given: list[list[list[Any]]], shards: int, tasks: int) -> None:
-    """Several epochs, each of several tasks that judge and several that fold."""
+    """Several epochs, each of several tasks that classify and several that fold."""
     with TemporaryDirectory() as root:
-        work = work_of(Path(root), TABLE, shards=shards, tasks=tasks, judged=False)
+        work = work_of(Path(root), TABLE, shards=shards, tasks=tasks, deduplicates=False)
         done = []
         for epoch in given:
-            judged = [judge(work, parsed(work, some, at)) for at, some in enumerate(epoch)]
-            told = folded(work, [batch for _, batches in judged for batch in batches])
+            classified = [classify(work, parsed(work, some, at)) for at, some in enumerate(epoch)]
+            told = folded(work, [batch for _, batches in classified for batch in batches])
             done.append(told)
             # Every shard says something, and says how many events it got.
             said = {s for each in told.values() for s in (*each.changed, *each.unchanged)}
@@ -85,11 +85,11 @@ def test_as_dictionaries_say(given: list[list[list[Any]]], shards: int, tasks: i
 
 def test_many_events_are_folded_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregate, "_AT_ONCE", 100)
-    work = work_of(tmp_path, TABLE, judged=False)
+    work = work_of(tmp_path, TABLE, deduplicates=False)
     given = [{"user": f"u{n % 7}", "price": n} for n in range(1000)]
     pieces = [parsed(work, given[at : at + 30], first=at) for at in range(0, 1000, 30)]
-    judged, batches = judge(work, *pieces)
-    assert sum(judged.events.values()) == judged.applied == 1000
+    classified, batches = classify(work, *pieces)
+    assert sum(classified.events.values()) == classified.applied == 1000
     blank = {"rate": None, "city": None, "paid": None}
     wanted = aggregated([{**blank, **row} for row in given], TABLE)
     assert state_of(work, TABLE, folded(work, batches)) == wanted
@@ -100,13 +100,13 @@ def test_sums_do_not_wrap(tmp_path: Path) -> None:
     table = Table(
         columns={"x": "long"}, stamp=(), key="k", aggregates={"a": "sum(x)", "m": "avg(x)"}
     )
-    work = work_of(tmp_path, table, judged=False, shards=1)
+    work = work_of(tmp_path, table, deduplicates=False, shards=1)
     large = 2**63 - 1
 
     def epoch(*tasks: list[int]) -> Any:
         given = [[{"k": "k", "x": x} for x in task] for task in tasks]
-        judged = [judge(work, parsed(work, some, at)) for at, some in enumerate(given)]
-        return folded(work, [batch for _, batches in judged for batch in batches])
+        classified = [classify(work, parsed(work, some, at)) for at, some in enumerate(given)]
+        return folded(work, [batch for _, batches in classified for batch in batches])
 
     done = [epoch([large, large], [1]), epoch([large], [large]), epoch([5])]
     assert state_of(work, table, *done)["k"] == {
@@ -138,38 +138,38 @@ def test_names_that_others_use(tmp_path: Path) -> None:
             "f": "max(count_all)",
         },
     )
-    work = work_of(tmp_path, table, judged=False)
+    work = work_of(tmp_path, table, deduplicates=False)
     given = [{"count_all": f"k{n % 3}", **dict.fromkeys(names, n)} for n in range(30)]
-    _, batches = judge(work, parsed(work, given))
+    _, batches = classify(work, parsed(work, given))
     assert state_of(work, table, folded(work, batches)) == aggregated(given, table)
 
 
 def test_a_key_called_like_an_aggregate(tmp_path: Path) -> None:
     table = Table(columns={"x": "long"}, stamp=(), key="x_sum", aggregates={"a": "sum(x)"})
-    work = work_of(tmp_path, table, judged=False)
+    work = work_of(tmp_path, table, deduplicates=False)
     given = [{"x_sum": "k", "x": n} for n in range(4)]
-    _, batches = judge(work, parsed(work, given))
+    _, batches = classify(work, parsed(work, given))
     assert state_of(work, table, folded(work, batches)) == {"k": {"events": 4, "a": 6}}
 
 
 def test_without_aggregates_events_are_counted(tmp_path: Path) -> None:
     table = Table(stamp=())
-    work = work_of(tmp_path, table, judged=False)
-    _, batches = judge(work, parsed(work, [{"user": "a"}, {"user": "b"}, {"user": "a"}]))
+    work = work_of(tmp_path, table, deduplicates=False)
+    _, batches = classify(work, parsed(work, [{"user": "a"}, {"user": "b"}, {"user": "a"}]))
     assert state_of(work, table, folded(work, batches)) == {"a": {"events": 2}, "b": {"events": 1}}
 
 
 def test_without_a_key_nothing_goes_on(tmp_path: Path) -> None:
     table = Table(stamp=(), key=None)
-    work = work_of(tmp_path, table, judged=False)
-    judged, batches = judge(work, parsed(work, [{"price": 1}] * 3))
-    assert (judged.applied, dict(judged.events), len(batches)) == (3, {}, 1)
+    work = work_of(tmp_path, table, deduplicates=False)
+    classified, batches = classify(work, parsed(work, [{"price": 1}] * 3))
+    assert (classified.applied, dict(classified.events), len(batches)) == (3, {}, 1)
 
 
 def test_a_node_without_a_shard_says_so(tmp_path: Path) -> None:
-    work = work_of(tmp_path, TABLE, judged=False, tasks=3)
+    work = work_of(tmp_path, TABLE, deduplicates=False, tasks=3)
     work = replace(work, targets=np.zeros(work.shards, np.int64))
-    _, batches = judge(work, parsed(work, [{"user": "a"}]))
+    _, batches = classify(work, parsed(work, [{"user": "a"}]))
     told = folded(work, batches)
     assert [len(each.changed) + len(each.unchanged) for each in told.values()] == [4, 0, 0]
 
@@ -181,7 +181,7 @@ class TestDescriptions:
     @pytest.mark.parametrize(
         ("table", "wrong"),
         [
-            ({"columns": {"a": "int"}}, "streams.clicks.columns.a = 'int' is none of: string"),
+            ({"columns": {"a": "int"}}, "streams.clicks.columns.a = 'int' must be one of: string"),
             ({"columns": {"_a": "long"}}, "'_a' begins with an underscore"),
             ({"key": "_k"}, "'_k' begins with an underscore"),
             ({"stamp": ("_p", "q", "r")}, "'_p' begins with an underscore"),
@@ -192,8 +192,8 @@ class TestDescriptions:
             ({"stamp": ("p", "q", "q")}, "streams.clicks.stamp names a column twice: p, q, q"),
             ({"columns": {"a": "long"}, "key": "A"}, "to Spark, 'a' and 'A' are the same column"),
             ({"aggregates": {"n": "count"}}, "has aggregates, but no key"),
-            ({"key": "k", "aggregates": {"n": "median(k)"}}, "'median(k)' is none of"),
-            ({"key": "k", "aggregates": {"n": "sum()"}}, "'sum()' is none of"),
+            ({"key": "k", "aggregates": {"n": "median(k)"}}, "'median(k)' must be one of"),
+            ({"key": "k", "aggregates": {"n": "sum()"}}, "'sum()' must be one of"),
             ({"key": "k", "aggregates": {"n": "sum(x)"}}, "over 'x', which is not among"),
             ({"key": "k", "aggregates": {"n": "sum(k)"}}, "there is no sum of 'k', a string"),
             ({"key": "k", "aggregates": {"n": "avg(k)"}}, "there is no avg of 'k', a string"),
@@ -230,17 +230,17 @@ class TestDescriptions:
 def test_an_epoch_without_what_a_task_read_is_incomplete(tmp_path: Path) -> None:
     """All that is left adds up: only the number of records to be read shows the loss."""
     table = Table(columns={"price": "long"}, stamp=(), key="user", aggregates={"n": "count"})
-    work = work_of(tmp_path, table, slices=(Slice(0, 0, 2), Slice(1, 0, 2)), judged=False)
+    work = work_of(tmp_path, table, slices=(Slice(0, 0, 2), Slice(1, 0, 2)), deduplicates=False)
     rows = [{"user": "ann", "price": 1}, {"user": "bob", "price": 2}]
-    judged = [judge(work, parsed(work, rows, at)) for at in range(2)]
+    classified = [classify(work, parsed(work, rows, at)) for at in range(2)]
     done = [
-        Told([one for one, _ in some], [*folded(work, _batches(some)).values()], [])
-        for some in (judged, judged[:1])
+        Results([one for one, _ in some], [*folded(work, _batches(some)).values()], [])
+        for some in (classified, classified[:1])
     ]
     assert counted(work, done[0])["applied"] == 4
     with pytest.raises(EpochIncomplete, match="4 records were to be read, 2 were"):
         counted(work, done[1])
 
 
-def _batches(judged: list[Any]) -> list[Any]:
-    return [batch for _, batches in judged for batch in batches]
+def _batches(classified: list[Any]) -> list[Any]:
+    return [batch for _, batches in classified for batch in batches]

@@ -36,17 +36,19 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
     seen = []
 
     def step(name: str) -> None:
-        if name in ("committed", "told"):
+        if name in ("committed", "reported"):
             seen.append((name, offsets(store)["0"]))
-        if name == "told":
+        if name == "reported":
             place.append(0, [event(1000 + place.head.epoch)])
 
-    place.gate(spark).run(step=step)
+    place.job(spark).run(step=step)
     assert to_spark(place.head.positions) == {"log": {"0": count}}
     assert place.head.epoch == len(ends)
     starts = [0, *ends[:-1]]
     assert seen == [
-        each for a, b in zip(starts, ends, strict=True) for each in (("committed", a), ("told", b))
+        each
+        for a, b in zip(starts, ends, strict=True)
+        for each in (("committed", a), ("reported", b))
     ]
     # A second one, as an application of one's own begins it, reads what came meanwhile.
     told = {
@@ -70,16 +72,16 @@ def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None
     dead = place.home / "clicks" / "runs" / "20260101T000000Z-of-a-job-that-was-killed"
     (dead / "checkpoint").mkdir(parents=True)
     place.append(0, [event(n) for n in range(70)])
-    gate = place.gate(spark, available_now=False, interval=0.05)
+    job = place.job(spark, available_now=False, interval=0.05)
 
     def step(name: str) -> None:
-        if name == "told" and place.head.epoch == 2:
+        if name == "reported" and place.head.epoch == 2:
             place.log.add_partitions(2)
             place.append(1, [event(n, producer="q") for n in range(500)])
         if name == "computed" and place.head.epoch == 3:
-            gate.stop()
+            job.stop()
 
-    gate.run(step=step)
+    job.run(step=step)
     assert place.head.epoch == 4
     assert len(published(place.sink, "data")) == 70 + 2 * 50
     assert to_spark(place.head.positions) == {"log": {"0": 70, "1": 100}}
@@ -107,7 +109,7 @@ def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark:
     # Nor was somebody told that a rollback has taken it back.
     apply(place.stream, "rollback", to=0)
     starts = []
-    place.gate(spark).run(step=lambda _: starts.append(offsets(store)))
+    place.job(spark).run(step=lambda _: starts.append(offsets(store)))
     assert starts[1] == {"0": 0, "1": 0}
     assert starts[-1] == {"0": 25, "1": 0}
     place.check()
@@ -141,7 +143,7 @@ def test_a_store_that_fails_stops_nothing(
         if name == "planned":
             (tmp_path / "offsets").rename(tmp_path / "gone")
 
-    place.gate(spark).run(step=step)
+    place.job(spark).run(step=step)
     assert "were not published" in caplog.text
     place.check()
 
@@ -158,17 +160,17 @@ class TestOvertaken:
                 place.commit_all(spark, force=True)
 
         with pytest.raises(SplitBrainCommit):
-            place.gate(spark).run(step=step)
+            place.job(spark).run(step=step)
         place.check()
 
     def test_while_it_waits(self, tmp_path: Path, spark: Any) -> None:
         place = Place(tmp_path).begin()
-        gate = place.gate(spark, available_now=False, interval=0.1)
+        job = place.job(spark, available_now=False, interval=0.1)
         errors: list[SluicegateError] = []
 
         def run() -> None:
             try:
-                gate.run()
+                job.run()
             except SluicegateError as e:
                 errors.append(e)
 
@@ -194,7 +196,7 @@ class TestRefused:
         place = Place(tmp_path).begin()
         (tmp_path / "log").rename(tmp_path / "old")
         Log.create(str(tmp_path / "log"), partitions=2)
-        with pytest.raises(SluicegateError, match="was made anew"):
+        with pytest.raises(SluicegateError, match="was replaced"):
             place.run(spark)
 
     def test_without_submit(self, spark: Any) -> None:

@@ -18,7 +18,7 @@ from sluicegate.job import job as running
 from sluicegate.job.job import Running
 from sluicegate.positions import Positions
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 from tests.stream.streams import as_run, made, work
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"log":{"0":7}}'
@@ -86,7 +86,7 @@ def checkpoint(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setattr(running, "_LOOK", 0.0)
-    with Gate(stream).claim(app="job") as claimed:
+    with StreamWriter(stream).claim(app="job") as claimed:
         yield claimed
 
 
@@ -207,7 +207,7 @@ def test_a_look_that_fails_leaves_no_query_behind(
         raise StorageFailed("the disk went away")
 
     def body() -> None:
-        monkeypatch.setattr(job, "_is_overtaken", look)
+        monkeypatch.setattr(job, "_is_superseded", look)
         batch(None, 0)
         query[0].stopping.wait(10)
 

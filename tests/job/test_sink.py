@@ -17,7 +17,7 @@ from sluicegate import codec
 from sluicegate.errors import Corrupt, NotFound, SplitBrainCommit, UsageError
 from sluicegate.storage import LocalStorage
 from sluicegate.stream import gc
-from sluicegate.stream.history import CannotGoBack, sound_snapshots
+from sluicegate.stream.history import NotRestorable, intact_snapshots
 from sluicegate.stream.output import (
     DATA,
     PENDING,
@@ -34,7 +34,7 @@ from sluicegate.stream.output import (
 )
 from sluicegate.stream.snapshot import Snapshot, key_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 from tests.job.sinks import Contents, commit, shown, started, wanted, write
 from tests.stream.streams import (
     NAME,
@@ -129,17 +129,17 @@ class TestPublishing:
             snapshot = commit(run, sink, DATA)
             assert snapshot.output
             [file] = read_output(stream, snapshot.output).files[DATA]
-            assert sink.standing(snapshot, DATA, file) == PENDING
+            assert sink.status(snapshot, DATA, file) == PENDING
             sink.publish(snapshot)
-            assert sink.standing(snapshot, DATA, file, read=True) == PUBLISHED
+            assert sink.status(snapshot, DATA, file, read=True) == PUBLISHED
         [path] = Path(sink.uri).rglob("part-data.parquet")
         path.write_bytes(path.read_bytes().swapcase())
-        assert sink.standing(snapshot, DATA, file) == PUBLISHED
-        assert sink.standing(snapshot, DATA, file, read=True) == "has another content"
+        assert sink.status(snapshot, DATA, file) == PUBLISHED
+        assert sink.status(snapshot, DATA, file, read=True) == "has another content"
         path.write_bytes(b"")
-        assert "has 0 bytes" in sink.standing(snapshot, DATA, file)
+        assert "has 0 bytes" in sink.status(snapshot, DATA, file)
         path.unlink()
-        assert sink.standing(snapshot, DATA, file) == "is missing"
+        assert sink.status(snapshot, DATA, file) == "is missing"
 
 
 class TestRollback:
@@ -323,7 +323,7 @@ class Hazards:
     def rollback(self) -> None:
         head = self._stream.chain.head()
         numbers = range(head.floor, head.number + 1)
-        with suppress(NothingToDo, CannotGoBack):
+        with suppress(NothingToDo, NotRestorable):
             apply(self._stream, "rollback", to=self._chance.choice(numbers))
 
     def prune(self) -> None:
@@ -342,7 +342,7 @@ class Hazards:
         head = self._stream.chain.head()
         newest = max(self._committed, default=-1)
         sound = [
-            snapshot.number for snapshot in sound_snapshots(self._stream, head.floor, head.number)
+            snapshot.number for snapshot in intact_snapshots(self._stream, head.floor, head.number)
         ]
         chosen = [number for number in sound[2:] if number != newest]
         if not chosen:
@@ -397,7 +397,7 @@ class TestPrune:
         with started(stream, sink) as run:
             late = commit(run, sink, DATA)
         for _ in range(3):
-            with Gate(stream).claim():
+            with StreamWriter(stream).claim():
                 """A start that fails before it publishes."""
         apply(stream, "prune", to=stream.chain.head().number)
         assert stream.chain.head().floor == late.number
@@ -408,14 +408,14 @@ class TestPrune:
         """A plan that was made before the epoch is bounded by it all the same."""
         with started(stream, sink) as run:
             late = commit(run, sink, DATA)
-            gate = Gate(stream)
-            gc.prune(gate, 10**6)
+            writer = StreamWriter(stream)
+            gc.prune(writer, 10**6)
         assert stream.chain.head().floor == late.number
 
     def test_an_epoch_without_output_needs_nothing(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
             commit(run, sink)
-        with Gate(stream).claim():
+        with StreamWriter(stream).claim():
             """One snapshot more."""
         apply(stream, "prune", to=10**6)
         head = stream.chain.head()
@@ -439,7 +439,7 @@ def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -
 
 
 def test_a_run_that_was_overtaken_clears_nothing(stream: Stream, sink: Sink) -> None:
-    with started(stream, sink) as first, Gate(stream).claim(force=True) as second:
+    with started(stream, sink) as first, StreamWriter(stream).claim(force=True) as second:
         mine = sink.attempts("a" * 32)
         with pytest.raises(SplitBrainCommit):
             sink.clear(first)
@@ -514,7 +514,7 @@ class TestKilledAtEveryCall:
         home = Path(storage.uri) / "home"
         stream = opened(home, storage._calls)
         sink = Sink(LocalStorage(Path(storage.uri) / "sink", calls=storage._calls), stream)
-        with Gate(stream).claim(app="job", run=RUN) as run:
+        with StreamWriter(stream).claim(app="job", run=RUN) as run:
             sink.settle()
             sink.clear(run)
             sink.publish(commit(run, sink, DATA, REJECTS, nonce="a" * 32))

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sluicegate.config import NamedStream
-from sluicegate.job.aggregate import TOLD, fold_shards
+from sluicegate.job.aggregate import RESULT, fold_shards
 from sluicegate.job.records import Records, Shape, parse
-from sluicegate.job.tasks import Judging
-from sluicegate.job.work import Folded, Judged, Work
+from sluicegate.job.tasks import RecordClassifier
+from sluicegate.job.work import Classified, Folded, Work
 from sluicegate.state import manifest
 from sluicegate.state.aggregates import parse as parse_aggregates
 from sluicegate.state.aggregates import rows as shown_rows
@@ -70,19 +70,19 @@ def parsed(work: Work, rows: Iterable[Row], partition: int = 0, first: int = 0) 
     return parse(data, partition, first, work.shape)
 
 
-def judge(work: Work, *records: Records) -> tuple[Judged, list[pa.RecordBatch]]:
+def classify(work: Work, *records: Records) -> tuple[Classified, list[pa.RecordBatch]]:
     """What a task tells that judges these, and everything that it sends on."""
-    judging = Judging(work)
+    classifier = RecordClassifier(work)
     for each in records:
-        judging.add(each)
-    batches = list(judging.finish())
-    return Judged.from_text(batches[-1].column(TOLD)[0].as_py()), batches
+        classifier.add(each)
+    batches = list(classifier.finish())
+    return Classified.from_text(batches[-1].column(RESULT)[0].as_py()), batches
 
 
-def rows_in(work: Work, judged: Judged, kind: str) -> list[Row]:
+def rows_in(work: Work, classified: Classified, kind: str) -> list[Row]:
     """The rows in the files that a task told of."""
     found: list[Row] = []
-    for file in judged.files.get(kind, ()):
+    for file in classified.files.get(kind, ()):
         read = pq.read_table(f"{work.attempts}/{file.name}")
         assert read.num_rows == file.rows
         found += read.to_pylist()
@@ -94,7 +94,7 @@ def folded(work: Work, batches: list[pa.RecordBatch]) -> dict[int, Folded]:
     told = {}
     for task in range(work.tasks):
         mine = [b.filter(pa.compute.equal(b.column("target"), task)) for b in batches]
-        texts = fold_shards(work, task, mine)[TOLD].to_pylist()
+        texts = fold_shards(work, task, mine)[RESULT].to_pylist()
         told[task] = Folded.from_text(texts[-1])
     return told
 

@@ -79,7 +79,7 @@ class Producer:
 
     def babble(self) -> None:
         """What is no record of anybody."""
-        with LogWriter(self._log, self._chance.randrange(self._partitions), patience=30) as writer:
+        with LogWriter(self._log, self._chance.randrange(self._partitions), timeout=30) as writer:
             writer.append(self._chance.choices(NONSENSE, k=3))
 
     def _row(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Producer:
         del self._sent[:-2000]
 
     def _append(self, partition: int, rows: list[dict[str, Any]]) -> None:
-        with LogWriter(self._log, partition, patience=30) as writer:
+        with LogWriter(self._log, partition, timeout=30) as writer:
             writer.append([json.dumps(row).encode() for row in rows])
 
 

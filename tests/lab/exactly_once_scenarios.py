@@ -19,7 +19,7 @@ from tests.lab.exactly_once_producers import Producers
 from tests.lab.standalone import Cluster
 
 RANDOM_KILLS = 20
-_SEALED = ("committed", "published", "told")
+_SEALED = ("committed", "published", "reported")
 
 
 @dataclass

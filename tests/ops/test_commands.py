@@ -88,7 +88,7 @@ def test_lag_as_the_exporters_of_kafka_call_it(sg: Sg, measured: Path, tmp_path:
     filled(tmp_path / "log", 7)
     result = sg("maintain", "events")
     assert result.returncode == 3
-    assert "made anew" in result.stdout
+    assert "was replaced" in result.stdout
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="Debian's package prometheus has it")
@@ -190,7 +190,7 @@ def test_what_would_be_done(sg: Sg, stream: Path) -> None:
     assert result.returncode == 0
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert rows[0] == ["target", "step", "action", "place", "detail"]
-    assert ["clicks", "prune", "give up", "snapshots"] in [row[:4] for row in rows]
+    assert ["clicks", "prune", "prune", "snapshots"] in [row[:4] for row in rows]
     assert sorted(stream.rglob("*")) == before
 
 
@@ -212,7 +212,7 @@ def test_on_a_terminal(stream: Path, tmp_path: Path) -> None:
     code, text = Terminal("maintain", "--all", cwd=tmp_path, columns=160).finish_plain()
     assert code == 0
     assert f"orders (spark-checkpoint), {tmp_path}/checkpoint" in text
-    assert "give up snapshots: 0 to" in text
+    assert "prune snapshots: 0 to" in text
     assert text.splitlines()[-1].endswith("all is well.")
 
 

@@ -20,7 +20,7 @@ from sluicegate.stream.output import DATA, Sink, name_of, open_sink
 from sluicegate.stream.snapshot import key_of
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.job import sinks
 from tests.ops.week import cared_for, terms
 from tests.stream.streams import apply, check, commit, in_memory, made, opened, work
@@ -45,7 +45,7 @@ def outcomes(steps: Steps) -> dict[str, Outcome]:
 
 
 def run(root: Path, policy: Maintain = EAGER, only: str = "") -> Steps:
-    return cared_for(opened(root / "home", patience=0.0), root / "sink", terms(policy, only=only))
+    return cared_for(opened(root / "home", timeout=0.0), root / "sink", terms(policy, only=only))
 
 
 class TestChanges:
@@ -67,7 +67,7 @@ class TestChanges:
         assert Outcome.DONE not in {s.outcome for s in settled.done[2:]}
 
     def test_a_job_goes_on_beside_it(self, root: Path, stream: Stream) -> None:
-        with Gate(stream).claim(app="job") as job:
+        with StreamWriter(stream).claim(app="job") as job:
             commit(job)
             assert run(root).findings == []
             job.refresh()
@@ -116,7 +116,7 @@ class TestOthersAtWork:
         run(root)
         [finding] = run(root, Maintain(idle=0.3)).findings
         assert (finding.code, finding.severity) == ("SG-MAINTAIN-IDLE", Severity.WARNING)
-        with Gate(stream).claim():
+        with StreamWriter(stream).claim():
             assert run(root, Maintain(idle=0.0)).findings == []
 
 
@@ -258,7 +258,7 @@ class TestTrash:
             snapshot = sinks.commit(job, sink, DATA)
         (root / "sink").rename(root / "away")
         for _ in range(3):
-            with Gate(stream).claim():
+            with StreamWriter(stream).claim():
                 """A start that does not find its sink."""
         run(root, Maintain(keep=0.0, keep_snapshots=1))
         (root / "away").rename(root / "sink")

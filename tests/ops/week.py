@@ -23,7 +23,7 @@ from sluicegate.stream.maintenance import StreamMaintenance
 from sluicegate.stream.output import DATA, Sink, name_of, open_sink
 from sluicegate.stream.snapshot import Snapshot, key_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 from tests.job import sinks
 from tests.stream.streams import (
     NAME,
@@ -125,15 +125,15 @@ class Week:
                         assert (self.root / NAME / "runs" / run.id).is_dir(), "it is at work there"
                 if self.chance.random() < 0.5:
                     # Killed in the middle of an epoch: its blobs are nobody's.
-                    epoch_after(Gate(stream), stream.chain.head())
+                    epoch_after(StreamWriter(stream), stream.chain.head())
                     sinks.write(sink, f"{committed:032x}", {DATA: "never committed"})
             self._operator(stream)
         with sinks.started(stream, sink):
             self._cron()
         return stream
 
-    def _stream(self, patience: float = 60.0) -> Stream:
-        return opened(self.root, Dated(self.clock), patience)
+    def _stream(self, timeout: float = 60.0) -> Stream:
+        return opened(self.root, Dated(self.clock), timeout)
 
     def _epoch(self, run: Run, sink: Sink, number: int) -> None:
         if number % 10:

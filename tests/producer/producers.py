@@ -29,7 +29,7 @@ def sent(producer: IdempotentProducer) -> dict[Stamp, bytes]:
 
 def abandon(producer: IdempotentProducer) -> None:
     """Let it go as a kill would: the lock is free, nothing else happens."""
-    producer._instance.outbox.seal()
+    producer._instance.outbox.close_segment()
     producer._closed = True
     producer._held.close()
 

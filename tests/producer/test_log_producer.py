@@ -25,7 +25,7 @@ from tests.support.faults import Aftermath, Disk, cut_points
 ID = "shop/checkout"
 EVERYTHING = os.environ.get("SG_LAB") == "all"
 AFTERMATHS = tuple(Aftermath) if EVERYTHING else (Aftermath.KILL, Aftermath.POWER_LOSS)
-SMALL = Sending(segment_bytes=200, outbox=Options(reserve=4, segment_bytes=300), patience=0)
+SMALL = Sending(segment_bytes=200, outbox=Options(reserve=4, segment_bytes=300), timeout=0)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ class TestSending:
 
 class TestOwing:
     def test_what_is_owed_is_sent_first_and_in_order(self, scratch: Path, log: Log) -> None:
-        impatient = Sending(patience=0)
+        impatient = Sending(timeout=0)
         with opened(scratch, sending=impatient) as producer:
             with LogWriter(log.uri, 0), pytest.raises(Locked):
                 producer.send_many([(0, {"n": 0}), (1, {"n": 0}), (0, {"n": 1})])
@@ -136,7 +136,7 @@ class TestOwing:
 
     def test_what_is_owed_is_sent_by_the_next_opening(self, scratch: Path, log: Log) -> None:
         with (
-            opened(scratch, sending=Sending(patience=0)) as producer,
+            opened(scratch, sending=Sending(timeout=0)) as producer,
             LogWriter(log.uri, 0),
             pytest.raises(Locked),
         ):

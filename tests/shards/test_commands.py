@@ -15,7 +15,7 @@ from sluicegate.shards.assignment import Assignment
 from sluicegate.shards.routing import shard_of
 from sluicegate.stream.operations.rebalance import assignment_at
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from sluicegate_cli import shell
 from tests.cli.terminal import Terminal
 from tests.conftest import Sg
@@ -142,7 +142,7 @@ def test_the_dry_run_says_it_all_and_changes_nothing(joined: Stream, sg: Sg) -> 
         "Asked for: join node-4.\n"
         "4 of 16 shards get another node; no plan with fewer moves balances them so.\n"
         "The most loaded node will be 0.0 % above its share; now it is 12.5 %.\n"
-        "A job that runs goes on: the epoch it is working on is routed again by version 2 of the "
+        "A running job continues: its current epoch is routed again by version 2 of the "
         "assignment before it commits, and so is every later one.\n"
         "No state is copied: it lies in the home. A node is a group of shards that Spark works on "
         "in one task; this starts no machine.\n"
@@ -198,7 +198,7 @@ def test_a_saved_plan_holds_while_the_job_goes_on(joined: Stream, sg: Sg) -> Non
 
 
 def test_a_job_at_work_is_no_obstacle(joined: Stream, sg: Sg) -> None:
-    with Gate(joined).claim(app="job") as run:
+    with StreamWriter(joined).claim(app="job") as run:
         done(sg, "join", "clicks", "node-4")
         run.refresh()
         assert commit(run).version == 2

@@ -23,7 +23,7 @@ from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations.rebalance import assignment_at, counts, weights_at
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.stream.streams import (
     PARTITIONS,
     apply,
@@ -44,7 +44,7 @@ SHARDS = 12
 def begun(root: Path, *, epochs: int = 0, shards: object = SHARDS) -> Stream:
     stream = opened(make_home(root))
     pins = {} if shards is None else {"shards": shards}
-    Gate(stream).genesis(at(*[0] * PARTITIONS), pins=pins)
+    StreamWriter(stream).genesis(at(*[0] * PARTITIONS), pins=pins)
     work(stream, epochs)
     return stream
 
@@ -124,7 +124,7 @@ def test_undo_of_an_older_one_says_that_it_takes_back_later_ones(stream: Stream)
     join(stream, "b")
     work(stream, 1)
     made = StreamJournal(stream).plan_undo(first.id)
-    assert "1 later rebalances are taken back with it." in made.consequences
+    assert "Also reverts 1 later rebalance." in made.consequences
     undo(stream, first.id)
     assert dict(now(stream).nodes) == {}
     assert stream.chain.head().epoch == 3, "epochs stay"
@@ -167,7 +167,7 @@ def test_a_plan_depends_on_version_and_generation_and_nothing_else(stream: Strea
 
 
 def test_a_job_beside_it_is_told_and_routes_again(stream: Stream) -> None:
-    with Gate(stream).claim(app="job") as run:
+    with StreamWriter(stream).claim(app="job") as run:
         commit(run)
         join(stream, "a", "b")
         with pytest.raises(StaleVersion, match="version 0 of the assignment, which is at 1"):
@@ -249,9 +249,9 @@ def test_streams_that_do_not_say_how_many_shards(tmp_path: Path) -> None:
     "blob", [b"nothing", encode(from_names(["a"])), encode(from_names([None] * 11 + ["a"]))]
 )
 def test_an_assignment_that_is_not_one_of_this_stream(stream: Stream, blob: bytes) -> None:
-    gate, head = Gate(stream), stream.chain.head()
+    writer, head = StreamWriter(stream), stream.chain.head()
     ref = stream.blobs.put(blob)
-    gate.append(RebalanceDraft(head.version, head.generation, ref, Signature(), {}), head)
+    writer.append(RebalanceDraft(head.version, head.generation, ref, Signature(), {}), head)
     with pytest.raises(Corrupt):
         now(stream)
 

@@ -19,7 +19,7 @@ from sluicegate.sources.log.writer import LogWriter
 from sluicegate.stream.snapshot import Manifest
 from sluicegate.stream.spec import pins_now
 from sluicegate.stream.stream import open_stream
-from sluicegate.stream.writer import Gate, check_pins
+from sluicegate.stream.writer import StreamWriter, check_pins
 from tests.conftest import Sg
 from tests.stream.streams import stamps_of
 
@@ -54,7 +54,7 @@ def begun(log: Log, *offsets: int) -> None:
     root = Path(log.uri).parent / ".sluicegate" / "clicks"
     root.mkdir()
     stream = open_stream(str(root), read_only=False)
-    Gate(stream).genesis(
+    StreamWriter(stream).genesis(
         Positions({"clicks": dict(enumerate(offsets))}),
         pins={"source": log.uri, "incarnation": log.incarnation},
         content={"dedup": Manifest(stamps_of(stream, {0: (0, 1)}, "before"))},
@@ -96,7 +96,7 @@ class TestInit:
     def test_kafka_needs_offsets(self, sg: Sg, log: Log, tmp_path: Path) -> None:
         refused = sg("init", "--stream", "orders", "--yes")
         assert refused.returncode == 2
-        assert "known to its broker only" in refused.stderr
+        assert "only the broker knows" in refused.stderr
         assert "--offsets FILE" in refused.stderr
         (tmp_path / "start.json").write_text('{"orders":{"0":12}}')
         given = sg("init", "--stream", "orders", "--offsets", "start.json", "--yes")
@@ -157,7 +157,7 @@ class TestLag:
         shutil.rmtree(log.uri)
         Log.create(log.uri, 2, "clicks")
         refused = sg("offsets", "lag", "clicks")
-        assert (refused.returncode, "made anew" in refused.stderr) == (13, True)
+        assert (refused.returncode, "was replaced" in refused.stderr) == (13, True)
 
     def test_of_kafka_only_with_what_the_broker_said(
         self, sg: Sg, log: Log, tmp_path: Path
@@ -221,7 +221,7 @@ class TestReset:
         assert known.returncode == 0
         Log.create(log.uri, 2, "clicks")
         other = sg("offsets", "reset", "clicks", "--to-offset", "0", "--skip-seen", "-n")
-        assert (other.returncode, "made anew" in other.stderr) == (13, True)
+        assert (other.returncode, "was replaced" in other.stderr) == (13, True)
 
 
 class TestTargets:

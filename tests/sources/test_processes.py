@@ -26,7 +26,7 @@ import sys
 from sluicegate.sources.log.writer import LogWriter
 root, told = sys.argv[1], open(sys.argv[2], "a")
 while True:
-    with LogWriter(root, segment_bytes=20_000, patience=30) as writer:
+    with LogWriter(root, segment_bytes=20_000, timeout=30) as writer:
         for count in (1, 7, 30):
             end = writer.end
             numbers = range(end, end + count)

@@ -123,7 +123,7 @@ class TestAppending:
             writer.append([b"a"])
             with segments(root)[0].open("ab") as stream:
                 stream.write(b"not locked\n")
-            with pytest.raises(LogWriterStopped, match="somebody else"):
+            with pytest.raises(LogWriterStopped, match="another process"):
                 writer.append([b"b"])
             with pytest.raises(LogWriterStopped, match="stopped"):
                 writer.append([b"c"])

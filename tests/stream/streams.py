@@ -30,7 +30,7 @@ from sluicegate.storage.blobs import Ref
 from sluicegate.storage.syscalls import Calls
 from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
-from sluicegate.stream.history import content_of, sound_snapshots
+from sluicegate.stream.history import content_of, intact_snapshots
 from sluicegate.stream.home import MARKER
 from sluicegate.stream.journal import StreamJournal, operation_class
 from sluicegate.stream.operations.base import StreamOperation
@@ -38,12 +38,12 @@ from sluicegate.stream.snapshot import Kind, Manifest, Snapshot, extended
 from sluicegate.stream.state import shards_of, state_backend
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.verify import Reading, verify
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 
 NAME, TOPIC = "clicks", "events"
 PARTITIONS, SHARDS, KEYS = 2, 2, 5
 STEP = 3
-OVERTAKING = {Kind.RESET, Kind.ROLLBACK, Kind.REPAIR, Kind.IMPORT}
+NEW_GENERATION = {Kind.RESET, Kind.ROLLBACK, Kind.REPAIR, Kind.IMPORT}
 Counted = Mapping[int, int]
 """Partition → the offset before which all its events are counted."""
 State = dict[str, tuple[int, int]]
@@ -74,16 +74,16 @@ def make_home(root: Path) -> Path:
     return root
 
 
-def opened(root: Path, calls: Calls | None = None, patience: float = 60.0) -> Stream:
+def opened(root: Path, calls: Calls | None = None, timeout: float = 60.0) -> Stream:
     """The stream in a home, whose system calls go through `calls`."""
     storage, home = LocalStorage(root / NAME, calls=calls), LocalStorage(root, calls=calls)
-    return Stream(storage, home, NAME, patience=patience)
+    return Stream(storage, home, NAME, timeout=timeout)
 
 
 def begin(stream: Stream, *, dedup: bool = False) -> Snapshot:
     """Genesis; with `dedup`, as a stream that keeps a dedup log."""
     content = {"dedup": Manifest(stamps_of(stream, {0: (0, 1)}, "before"))} if dedup else None
-    return Gate(stream).genesis(at(*[0] * PARTITIONS), content=content)
+    return StreamWriter(stream).genesis(at(*[0] * PARTITIONS), content=content)
 
 
 def made(root: Path, *, epochs: int = 0, dedup: bool = False) -> Stream:
@@ -97,30 +97,30 @@ def made(root: Path, *, epochs: int = 0, dedup: bool = False) -> Stream:
 def work(stream: Stream, epochs: int, *, run: str | None = None, force: bool = False) -> Snapshot:
     """A job that starts, commits so many epochs, and ends; gives the head."""
     if epochs == 0:
-        return Gate(stream).head()
-    with Gate(stream).claim(app="job", run=run, force=force) as job:
+        return StreamWriter(stream).head()
+    with StreamWriter(stream).claim(app="job", run=run, force=force) as job:
         return [commit(job) for _ in range(epochs)][-1]
 
 
 def as_run(stream: Stream, run: str, base: Snapshot | None = None) -> Run:
     """The run that has claimed the stream already, in whatever process this is."""
-    return Run(Gate(stream), run, base or stream.chain.head(), "job")
+    return Run(StreamWriter(stream), run, base or stream.chain.head(), "job")
 
 
 def commit(run: Run, step: int = STEP, watermark_ns: int | None = None) -> Snapshot:
     """Read `step` events of every partition, and commit what they change."""
-    return run.commit(epoch_after(run._gate, run.snapshot, step, watermark_ns))
+    return run.commit(epoch_after(run._writer, run.snapshot, step, watermark_ns))
 
 
 def epoch_after(
-    gate: Gate, snapshot: Snapshot, step: int = STEP, watermark_ns: int | None = None
+    writer: StreamWriter, snapshot: Snapshot, step: int = STEP, watermark_ns: int | None = None
 ) -> Epoch:
     """The epoch that follows a snapshot, its deltas written and complete."""
     offsets = offsets_of(snapshot)
     end = {p: offset + step for p, offset in offsets.items()}
     seen = counted_of(snapshot)
     fresh = {p: (max(offsets[p], seen[p]), max(end[p], seen[p])) for p in offsets}
-    backend, number = state_backend(gate), snapshot.epoch + 1
+    backend, number = state_backend(writer), snapshot.epoch + 1
     for shard in range(SHARDS):
         data = delta_of(shard, tuple(sorted(fresh.items())))
         if data is None:
@@ -137,7 +137,7 @@ def epoch_after(
         generation=snapshot.generation,
         watermark_ns=watermark_ns,
         counters=more,
-        stamps=stamps_of(gate.stream, fresh) if snapshot.dedup else None,
+        stamps=stamps_of(writer.stream, fresh) if snapshot.dedup else None,
         number=number,
     )
 
@@ -226,8 +226,8 @@ def errors_of(stream: Stream, *, read: bool = True) -> list[str]:
 def check(stream: Stream, *, read: bool = True) -> Snapshot:
     """Nothing is damaged, no event is lost or counted twice, and every snapshot was allowed."""
     assert errors_of(stream, read=read) == []
-    head = Gate(stream).head()
-    replay([*sound_snapshots(stream, head.floor, head.number)])
+    head = StreamWriter(stream).head()
+    replay([*intact_snapshots(stream, head.floor, head.number)])
     check_counted(stream, head)
     return head
 
@@ -256,7 +256,7 @@ def check_stamps(stream: Stream, snapshot: Snapshot) -> None:
 
 def go_on(stream: Stream) -> Snapshot:
     """A new job finds nothing in its way."""
-    before = Gate(stream).head()
+    before = StreamWriter(stream).head()
     after = work(stream, 2, force=True)
     assert (after.number, after.epoch) == (before.number + 3, before.epoch + 2)
     assert offsets_of(after) == {p: n + 2 * STEP for p, n in offsets_of(before).items()}
@@ -285,7 +285,7 @@ def _follow(parent: Snapshot, snapshot: Snapshot, known: Mapping[int, Snapshot])
     assert (snapshot.stream_id, snapshot.stream) == (parent.stream_id, parent.stream)
     assert snapshot.created_at >= parent.created_at
     assert snapshot.changed == (parent.changed if parent.kind is Kind.EPOCH else parent.number)
-    overtakes = snapshot.kind in OVERTAKING
+    overtakes = snapshot.kind in NEW_GENERATION
     # A repair leaves room for what lost snapshots may have raised.
     if snapshot.kind is not Kind.REPAIR:
         assert snapshot.parent == parent.digest

@@ -19,7 +19,7 @@ from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 from sluicegate.stream.snapshot import key_of
 from sluicegate.stream.stream import Stream, open_stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.conftest import Sg
 from tests.stream.streams import NAME, check, errors_of, made, offsets_of, state_at, state_of, work
 
@@ -63,9 +63,9 @@ def running_job(stream: Stream) -> Iterator[subprocess.Popen[str]]:
         import sys
         from pathlib import Path
         from sluicegate.errors import SluicegateError
-        from sluicegate.stream.writer import Gate
+        from sluicegate.stream.writer import StreamWriter
         from tests.stream.streams import opened, commit
-        with Gate(opened(Path(sys.argv[1]))).claim(app="job.py") as run:
+        with StreamWriter(opened(Path(sys.argv[1]))).claim(app="job.py") as run:
             print("claimed", flush=True)
             for _ in sys.stdin:
                 try:
@@ -124,7 +124,7 @@ class TestLooking:
         found = document(sg, "checkpoint", "list", NAME, "--last", "3")
         assert [snapshot["snapshot"] for snapshot in found["snapshots"]] == [5, 6, 7]  # type: ignore[attr-defined]
         lines = sg("checkpoint", "list", NAME).stdout.splitlines()
-        assert lines[0].split("\t")[:4] == ["snapshot", "made", "kind", "included"]
+        assert lines[0].split("\t")[:4] == ["snapshot", "made", "kind", "events"]
         assert [line.split("\t")[2] for line in lines[1:4]] == ["genesis", "claim", "epoch"]
 
     def test_a_damaged_snapshot_is_listed_as_such(self, sg: Sg, stream: Stream) -> None:
@@ -158,7 +158,7 @@ class TestLooking:
     def test_status(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "status")["targets"][0]  # type: ignore[index]
         assert (found["target"], found["kind"], found["state"]) == (NAME, "stream", "ok")
-        assert found["standing"] == "snapshot 7, generation 1, 36 events; no job is at work"
+        assert found["standing"] == "snapshot 7, generation 1, 36 events; no job is running"
 
     def test_looking_writes_nothing(self, sg: Sg, stream: Stream) -> None:
         root = Path(stream.uri)
@@ -216,8 +216,8 @@ class TestChanging:
         assert newest["summary"].startswith("events[0] 18 → 9")
         work(stream, 1)
         result = sg("undo", NAME, "--dry-run")
-        assert "Gives up what was committed since snapshot 4: 6 events" in result.stdout
-        assert "Brings back 18 events" in result.stdout
+        assert "Discards 6 events committed since snapshot 4" in result.stdout
+        assert "Restores 18 events" in result.stdout
         assert sg("undo", NAME, "--yes").returncode == 0
         assert offsets_of(check(stream)) == {0: 18, 1: 18}
         assert sg("undo", NAME, "--yes").returncode == 10
@@ -235,7 +235,7 @@ class TestChanging:
         assert sg("checkpoint", "prune", NAME, "--keep", "3", "-y").returncode == 0
         result = sg("checkpoint", "rollback", NAME, "--to", "2", "-y")
         assert result.returncode == 2
-        assert "the oldest that can be gone back to is 5" in result.stderr
+        assert "the oldest available is 5" in result.stderr
         assert (
             "there is no snapshot 99 yet" in sg("checkpoint", "rollback", "--to", "99", "-y").stderr
         )
@@ -245,9 +245,7 @@ class TestChanging:
         stream.storage.delete_all("blobs")
         result = sg("checkpoint", "rollback", NAME, "--to", "2", "-y")
         assert result.returncode == 2
-        assert (
-            "snapshot 2 was given up by a prune; no snapshot is left that can be" in result.stderr
-        )
+        assert "snapshot 2 was pruned; none is available" in result.stderr
 
     def test_a_living_job_is_refused_with_the_evidence(self, sg: Sg, stream: Stream) -> None:
         with running_job(stream) as job:
@@ -256,7 +254,7 @@ class TestChanging:
             assert result.returncode == 11
             assert f"pid {job.pid}" in result.stderr
             assert stream.chain.head().number == 9
-            assert "a job is at work" in sg("status", NAME).stdout
+            assert "a job is running" in sg("status", NAME).stdout
             result = sg("checkpoint", "rollback", NAME, "--to", "4", "--yes", "--force")
             assert result.returncode == 0
             assert tell(job).startswith("StaleGeneration")
@@ -295,10 +293,10 @@ class TestChanging:
         Path(stream.uri, key_of(7)).write_bytes(b"rubbish")
         assert sg("checkpoint", "inspect", NAME).returncode == 12
         with pytest.raises(Exception, match="does not start like"):
-            Gate(stream).head()
+            StreamWriter(stream).head()
         result = sg("checkpoint", "repair", NAME, "--yes")
         assert result.returncode == 0
-        assert "The stream goes back to snapshot 6" in result.stdout
+        assert "The stream is rolled back to snapshot 6" in result.stdout
         assert "Done: clicks@8.\n" in result.stderr, "no undo: what was there is damaged"
         assert sound(stream) == {0: 15, 1: 15}
         work(stream, 2)
@@ -334,7 +332,7 @@ class TestReset:
         before = state_at(stream, stream.chain.head())
         result = sg("offsets", "reset", NAME, "--shift-by", "-3", "--skip-seen", "--yes")
         assert result.returncode == 0
-        assert "Re-reads 6 events. What is in the dedup log is dropped" in result.stdout
+        assert "Reads 6 events again. Events in the dedup log are dropped" in result.stdout
         head = check(stream)
         assert offsets_of(head) == {0: 15, 1: 15}
         assert (head.kind.value, head.generation) == ("reset", 2)
@@ -409,7 +407,7 @@ class TestBeginning:
         assert found["positions"] == {"orders": {"0": 12, "1": 0}}
         assert found["pins"]["shards"] == 4  # type: ignore[index]
         again = sg(*begin)
-        assert (again.returncode, "has a chain already" in again.stderr) == (2, True)
+        assert (again.returncode, "already has a chain" in again.stderr) == (2, True)
 
     def test_a_stream_that_was_lost_is_not_begun_again(self, sg: Sg, tmp_path: Path) -> None:
         assert sg("init", "--yes").returncode == 0

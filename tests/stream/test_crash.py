@@ -24,7 +24,7 @@ from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.snapshot import MAX_DELTAS, Snapshot, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.transactions import recover
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.stream.streams import (
     NAME,
     apply,
@@ -168,20 +168,20 @@ def committed(stream: Stream) -> object:
 
 
 def claimed(stream: Stream) -> None:
-    with Gate(stream).claim(run=RUN):
+    with StreamWriter(stream).claim(run=RUN):
         pass
 
 
 def pruned(stream: Stream) -> None:
     """To the newest snapshot; every cut copies what is there."""
-    gc.prune(Gate(stream), stream.chain.head().number)
+    gc.prune(StreamWriter(stream), stream.chain.head().number)
 
 
 def rebalanced(stream: Stream) -> object:
-    gate = Gate(stream)
-    head = gate.head()
+    writer = StreamWriter(stream)
+    head = writer.head()
     blob = stream.blobs.put(b"assignment")
-    return gate.append(RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head)
+    return writer.append(RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head)
 
 
 def with_orphans(stream: Stream) -> None:
@@ -247,14 +247,14 @@ def test_an_act_is_before_or_after_at_every_cut(scratch: Path, name: str) -> Non
     stream = made(template, dedup=act.dedup)
     for step in act.steps:
         step(stream)
-    before = Gate(stream).head()
+    before = StreamWriter(stream).head()
     snapshots = {n: stream.chain.read(n).digest for n in range(before.floor, before.number + 1)}
     after = _after(template, scratch / "after", act.step)
     seen = set()
     for cut, again in cuts(scratch, copy_of(template), acting(act.step), act.aftermaths):
         with told(cut):
             stream = opened(cut.root)
-            happened = Look.of(Gate(stream).head()) == after
+            happened = Look.of(StreamWriter(stream).head()) == after
             seen.add((cut.aftermath, happened))
             assert happened or not cut.acknowledged
             if again:
@@ -294,7 +294,7 @@ def test_a_genesis_is_before_or_after_at_every_cut(scratch: Path) -> None:
 
 def _has_chain(stream: Stream) -> bool:
     try:
-        Gate(stream).head()
+        StreamWriter(stream).head()
     except NotFound:
         return False
     return True
@@ -307,9 +307,9 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
     with_orphans(stream)
     # Snapshots below the floor are left, as by a prune that was killed before its sweep.
     shutil.copytree(template / NAME / "chain", scratch / "snapshots")
-    gc.prune(Gate(stream), 3, grace=gc.GRACE * 9)
+    gc.prune(StreamWriter(stream), 3, grace=gc.GRACE * 9)
     shutil.copytree(scratch / "snapshots", template / NAME / "chain", dirs_exist_ok=True)
-    before = Gate(stream).head()
+    before = StreamWriter(stream).head()
     ends = set()
 
     def act(storage: LocalStorage) -> None:
@@ -425,7 +425,7 @@ def test_a_second_writer_relies_on_nothing_that_a_power_loss_takes(scratch: Path
     """
     stream = made(scratch / "template", epochs=2)
     claimed(stream)
-    before = Gate(stream).head().number
+    before = StreamWriter(stream).head().number
     ends = set()
     for root, disk, _ in killed_at_every_call(scratch, committed):
         head = work(opened(root, disk.process()), 1)

@@ -31,7 +31,7 @@ from sluicegate.stream import rules
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.chain import HEAD, Hint, write_hint
 from sluicegate.stream.gc import sweep
-from sluicegate.stream.history import CannotGoBack
+from sluicegate.stream.history import NotRestorable
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations import repair
 from sluicegate.stream.snapshot import (
@@ -45,7 +45,7 @@ from sluicegate.stream.snapshot import (
 )
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import CURSOR, Reading, Subset, verify
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.stream import streams
 
 FLOOR, NEWEST, TOLD = 4, 22, 19
@@ -177,10 +177,10 @@ def build(root: Path) -> Original:
     streams.work(stream, 3)
     back_up()
     streams.apply(stream, "compact")
-    gate = Gate(stream)
-    head = gate.head()
+    writer = StreamWriter(stream)
+    head = writer.head()
     assignment = stream.blobs.put(b"which shard is whose")
-    gate.append(RebalanceDraft(head.version, head.generation, assignment, Signature(), {}), head)
+    writer.append(RebalanceDraft(head.version, head.generation, assignment, Signature(), {}), head)
     with_operators(stream)
     back_up()
     streams.apply(stream, "prune", to=FLOOR)
@@ -196,8 +196,8 @@ def build(root: Path) -> Original:
 
 def with_operators(stream: Stream) -> None:
     operators = stream.blobs.put(b"what operators remember")
-    with Gate(stream).claim(app="job") as job:
-        epoch = streams.epoch_after(Gate(stream), job.snapshot)
+    with StreamWriter(stream).claim(app="job") as job:
+        epoch = streams.epoch_after(StreamWriter(stream), job.snapshot)
         job.commit(replace(epoch, operators=operators))
         streams.commit(job)
 
@@ -316,15 +316,15 @@ def mend(lab: Lab, found: list[Finding] | None = None) -> Snapshot:
 def check_plan(lab: Lab, plan: Plan) -> None:
     """The plan says which snapshots and how many events are lost, no more, no less."""
     told, base, snapshots = " ".join(plan.consequences), lab.base, lab.original.snapshots
-    assert f"going on from snapshot {base} " in " ".join(a.detail for a in plan.actions)
+    assert f"resumes from snapshot {base} " in " ".join(a.detail for a in plan.actions)
     if base == NEWEST:
         assert "newest snapshot" in told
-        assert "goes back" not in told
+        assert "rolled back" not in told
         return
     first = base + 1
     which = f"snapshot {first}" if first == NEWEST else f"snapshots {first} to {NEWEST}"
-    assert f"goes back to snapshot {base} of " in told
-    assert f"What {which} did is given up" in told
+    assert f"is rolled back to snapshot {base} of " in told
+    assert f"The changes of {which} are discarded" in told
     lost = snapshots[NEWEST].sequence - snapshots[base].sequence
     if snapshots[base].generation != snapshots[NEWEST].generation:
         assert "How many events were committed since is not known" in told
@@ -362,7 +362,7 @@ def check_well(lab: Lab) -> None:
     assert errors(lab) == []
     assert planned(lab, read_data=True).actions == ()
     stream = lab.stream()
-    streams.check_counted(stream, Gate(stream).head())
+    streams.check_counted(stream, StreamWriter(stream).head())
     after = streams.go_on(stream)
     assert streams.offsets_of(after) == streams.counted_of(after)
     assert streams.errors_of(stream, read=EVERYTHING) == []
@@ -371,18 +371,18 @@ def check_well(lab: Lab) -> None:
 def check_way_back(lab: Lab) -> None:
     """Sound snapshots can be gone back to and the change be undone; lost ones say that they are."""
     stream = lab.stream()
-    head = Gate(stream).head()
+    head = StreamWriter(stream).head()
     kept = [n for n in lab.usable if lab.original.snapshots[n].sequence != head.sequence]
     for number in sorted({kept[0], kept[-1]} if EVERYTHING else {kept[0]}):
         streams.apply(stream, "rollback", to=number)
-        streams.check_counted(stream, Gate(stream).head())
+        streams.check_counted(stream, StreamWriter(stream).head())
         journal = StreamJournal(stream)
         journal.apply(journal.plan_undo(None), Approval(myself(), "a test"))
-        assert Gate(stream).head().sequence == head.sequence
-        streams.check_counted(stream, Gate(stream).head())
+        assert StreamWriter(stream).head().sequence == head.sequence
+        streams.check_counted(stream, StreamWriter(stream).head())
     assert StreamJournal(stream).history()
     for number in sorted(lab.lost)[:1]:
-        with pytest.raises(CannotGoBack):
+        with pytest.raises(NotRestorable):
             streams.apply(stream, "rollback", to=number)
     assert streams.errors_of(stream, read=EVERYTHING) == []
 
@@ -390,7 +390,7 @@ def check_way_back(lab: Lab) -> None:
 def check_refused(lab: Lab) -> None:
     """Nothing starts: neither from what is left nor from nothing, and nothing is written."""
     before = sorted(each.name for each in (lab.root / "chain").iterdir())
-    for start in (Gate(lab.stream()).head, lambda: streams.work(lab.stream(), 1)):
+    for start in (StreamWriter(lab.stream()).head, lambda: streams.work(lab.stream(), 1)):
         with pytest.raises((ChainDamaged, StorageFailed)):
             start()
     with pytest.raises((ChainDamaged, StorageFailed, UsageError)):
@@ -400,9 +400,9 @@ def check_refused(lab: Lab) -> None:
 
 def check_hopeless(lab: Lab) -> None:
     """What no repair can mend is refused, and well again when it is restored."""
-    with pytest.raises(ChainDamaged, match="is whole, so there is nothing") as refused:
+    with pytest.raises(ChainDamaged, match="is complete, so the stream cannot resume") as refused:
         planned(lab, read_data=True)
-    assert refused.value.hint.startswith("restore from a backup")
+    assert refused.value.hint.startswith("restore the damaged files")
     restore(lab)
     check_well(lab)
 
@@ -470,7 +470,7 @@ def test_a_snapshot_of_another_branch(lab: Lab, number: int) -> None:
 def test_a_snapshot_of_another_branch_is_not_gone_back_to(lab: Lab) -> None:
     forged = replace(lab.original.snapshots[12], reason="on another branch")
     lab.snapshot(12).write_bytes(encode(forged))
-    with pytest.raises(CannotGoBack):
+    with pytest.raises(NotRestorable):
         streams.apply(lab.stream(), "rollback", to=12)
 
 
@@ -593,7 +593,7 @@ def test_files_that_are_no_part_of_the_stream(lab: Lab, way: str) -> None:
     if way == "directory":
         with pytest.raises(StorageFailed):
             streams.work(lab.stream(), 1)
-        with pytest.raises(StorageFailed, match="cannot be remembered"):
+        with pytest.raises(StorageFailed, match="cannot be saved"):
             verify(lab.stream(), Reading(max_duration=60.0, notes=lab.stream().storage))
     else:
         check_well(lab)
@@ -666,10 +666,10 @@ def test_an_old_backup_of_the_stream(lab: Lab, number: int) -> None:
     check_refused(lab)
     found = errors(lab)
     assert rules.SHORT.code in codes(found)
-    assert f"snapshot {TOLD} is known to have been there" in " ".join(f.detail for f in found)
+    assert f"snapshot {TOLD} is known to have existed" in " ".join(f.detail for f in found)
     plan, base = planned(lab), lab.stream().chain.read(number)
     told, last = " ".join(plan.consequences), lab.original.snapshots[TOLD]
-    assert f"goes back to snapshot {number} of " in told
+    assert f"is rolled back to snapshot {number} of " in told
     if base.generation == last.generation:
         assert f"at least {last.sequence - base.sequence} events were committed" in told
     else:
@@ -724,13 +724,13 @@ def test_no_stream_at_all(lab: Lab, how: str) -> None:
     shutil.rmtree(lab.root)
     if how == "emptied":
         lab.root.mkdir()
-    for start in (Gate(lab.stream()).head, lambda: streams.begin(lab.stream())):
+    for start in (StreamWriter(lab.stream()).head, lambda: streams.begin(lab.stream())):
         with pytest.raises(ChainShort, match="the home remembers"):
             start()
     assert rules.SHORT.code in codes(errors(lab))
     with pytest.raises(ChainDamaged) as refused:
         planned(lab)
-    assert refused.value.hint.startswith("restore from a backup")
+    assert refused.value.hint.startswith("restore the damaged files")
 
 
 def test_a_stray_file_does_not_take_the_chain_away(lab: Lab) -> None:
@@ -766,7 +766,7 @@ def test_what_was_given_up_may_come_back(lab: Lab) -> None:
     check_well(lab)
     for number in given_up[:2]:
         streams.apply(lab.stream(), "rollback", to=number)
-        streams.check_counted(lab.stream(), Gate(lab.stream()).head())
+        streams.check_counted(lab.stream(), StreamWriter(lab.stream()).head())
     assert errors(lab) == []
 
 
@@ -780,7 +780,7 @@ def test_the_repair_is_damaged(lab: Lab, way: str, epochs: int) -> None:
     lab.damage("cut", lab.snapshot(NEWEST))
     first = mend(lab)
     streams.work(lab.stream(), epochs)
-    before = Gate(lab.stream()).head()
+    before = StreamWriter(lab.stream()).head()
     harm(way, lab.snapshot(first.number))
     found = errors(lab)
     # What it had dealt with is open again.
@@ -800,7 +800,7 @@ def test_the_repair_is_damaged(lab: Lab, way: str, epochs: int) -> None:
 def test_damage_after_damage(lab: Lab) -> None:
     """Each time something else of the newest snapshot, until little is left."""
     for turn in range(4):
-        head = Gate(lab.stream()).head()
+        head = StreamWriter(lab.stream()).head()
         harm("missing" if turn % 2 else "cut", lab.snapshot(head.number))
         before = lab.stream().chain.numbers()
         snapshot = applied(lab, planned(lab))
@@ -834,8 +834,8 @@ def test_a_plan_is_refused_when_there_is_more_damage(lab: Lab) -> None:
 def test_what_changes_before_the_lock(lab: Lab, change: str) -> None:
     path = lab.root / lab.original.roles["newest table"].key
     lab.damage("flipped", path)
-    gate = Gate(lab.stream())
-    diagnosis = repair.diagnose(gate.stream, read_data=True)
+    writer = StreamWriter(lab.stream())
+    diagnosis = repair.diagnose(writer.stream, read_data=True)
     assert diagnosis.base
     assert diagnosis.base.number == lab.base == NEWEST - 1
     if change == "restored":
@@ -845,7 +845,7 @@ def test_what_changes_before_the_lock(lab: Lab, change: str) -> None:
     else:
         streams.work(lab.stream(), 1)
     with pytest.raises(Drifted):
-        repair.repair(gate, diagnosis, Signature(), {})
+        repair.repair(writer, diagnosis, Signature(), {})
 
 
 def test_a_plan_may_be_applied_where_the_stream_lies_elsewhere(lab: Lab) -> None:
@@ -879,7 +879,7 @@ def test_unless_nothing_else_is_whole(lab: Lab) -> None:
         lab.damage("missing", lab.snapshot(number))
     assert lab.base == 7
     told = planned(lab).consequences[0]
-    assert "Snapshot 7 had been taken back by an earlier change, but nothing else is whole" in told
+    assert "Snapshot 7 was reverted by an earlier change, but no other snapshot is complete" in told
     go_through(lab)
 
 
@@ -926,7 +926,7 @@ def as_nobody(home: str) -> None:
         path.chmod(0)
         assert not has_errors(verify(stream, Reading()).findings)
     with pytest.raises(StorageFailed, match="cannot open the lock"):
-        Gate(open_stream(str(root), read_only=False)).head()
+        StreamWriter(open_stream(str(root), read_only=False)).head()
         streams.work(open_stream(str(root), read_only=False), 1)
 
 
@@ -947,10 +947,10 @@ def _without_permission(path: Path, *, must_refuse: bool) -> None:
     path.chmod(0)
     if must_refuse:
         with pytest.raises(StorageFailed):
-            Gate(open_stream(str(root), read_only=False)).head()
+            StreamWriter(open_stream(str(root), read_only=False)).head()
     found = [f for f in verify(stream, Reading()).findings if f.severity is Severity.ERROR]
     assert {f.code for f in found} == {rules.UNREADABLE.code}, (path, found)
-    with pytest.raises(StorageFailed, match="nothing is given up before"):
+    with pytest.raises(StorageFailed, match="repair stopped, fix this first"):
         StreamJournal(stream).propose(streams.operation_of("repair", read_data=True))
     for command in {f.repair for f in found}:
         assert str(path) in command, (path, found)

@@ -32,14 +32,14 @@ from sluicegate.state.backend import DeltaConflict, EpochIncomplete
 from sluicegate.storage.blobs import BlobDamaged
 from sluicegate.stream import gc
 from sluicegate.stream.append import RebalanceDraft, Signature
-from sluicegate.stream.history import CannotGoBack
+from sluicegate.stream.history import NotRestorable
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.snapshot import Kind, Snapshot, decode
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.stream.streams import (
     NAME,
-    OVERTAKING,
+    NEW_GENERATION,
     check,
     check_counted,
     commit,
@@ -54,7 +54,7 @@ from tests.stream.streams import (
 SECONDS = float(os.environ.get("SG_LAB_SECONDS", "8"))
 LONGEST = 120.0
 # What may happen to anybody here; all else is a defect.
-REFUSED = (Fenced, Locked, Drifted, CannotGoBack)
+REFUSED = (Fenced, Locked, Drifted, NotRestorable)
 # The collector takes what is not committed yet; another run may have committed an epoch of this
 # number.
 UNSEALED = (BlobDamaged, DeltaConflict, EpochIncomplete)
@@ -65,7 +65,7 @@ class Worker:
 
     def __init__(self, root: Path, number: int, role: str) -> None:
         self.stream = opened(root / "home")
-        self.gate = Gate(self.stream)
+        self.writer = StreamWriter(self.stream)
         self.archive = root / "archive"
         self.number = number
         self.chance = random.Random(os.urandom(8))
@@ -97,7 +97,7 @@ def job(worker: Worker) -> None:
     while worker.goes_on(0.2):
         force = worker.chance.random() < 0.1
         try:
-            with worker.gate.claim(app=f"job {worker.number}", force=force) as run:
+            with worker.writer.claim(app=f"job {worker.number}", force=force) as run:
                 worker.done(run.snapshot)
                 for _ in range(worker.chance.randint(1, 60)):
                     mark = worker.mark()
@@ -119,7 +119,7 @@ def job(worker: Worker) -> None:
 def compactor(worker: Worker) -> None:
     while worker.goes_on(1.0):
         try:
-            worker.done(compact(worker.gate))
+            worker.done(compact(worker.writer))
         except (*REFUSED, *UNSEALED) as e:
             worker.refused("-", e)
 
@@ -127,7 +127,7 @@ def compactor(worker: Worker) -> None:
 def pruner(worker: Worker) -> None:
     """Keeps some of the newest; what it gives up is archived first, for the replay."""
     while worker.goes_on(2.0):
-        head = worker.gate.head()
+        head = worker.writer.head()
         for number in range(head.floor, head.number + 1):
             name = f"{number:020d}.snapshot"
             kept = worker.archive / name
@@ -138,7 +138,7 @@ def pruner(worker: Worker) -> None:
                     # The other pruner was faster.
                     continue
         floor = head.number - worker.chance.randint(5, 40)
-        worker.done(gc.prune(worker.gate, max(floor, 0), grace=0.0))
+        worker.done(gc.prune(worker.writer, max(floor, 0), grace=0.0))
 
 
 def collector(worker: Worker) -> None:
@@ -150,7 +150,7 @@ def collector(worker: Worker) -> None:
 def operator(worker: Worker) -> None:
     """Rolls back, with and without force; the reason says what it was decided on."""
     while worker.goes_on(2.5):
-        head = worker.gate.head()
+        head = worker.writer.head()
         force = worker.chance.random() < 0.5
         mark = worker.mark()
         to = worker.chance.randint(head.floor, head.number)
@@ -160,7 +160,7 @@ def operator(worker: Worker) -> None:
             if not plan.actions:
                 continue
             # Asked after the plan was made: what came before it was taken into account.
-            base = worker.gate.head().number
+            base = worker.writer.head().number
             reason = f"{mark} {base} {'forced' if force else 'asked'}"
             entry = journal.apply(plan, Approval(myself(), reason))
             worker.write("changed", entry.id.rpartition("@")[2])
@@ -170,13 +170,13 @@ def operator(worker: Worker) -> None:
 
 def balancer(worker: Worker) -> None:
     while worker.goes_on(2.5):
-        head = worker.gate.head()
+        head = worker.writer.head()
         blob = worker.stream.blobs.put(str(worker.mark()).encode())
         mark = worker.mark()
         signature = Signature(reason=f"{mark} {head.number} asked")
         draft = RebalanceDraft(head.version, head.generation, blob, signature, {})
         try:
-            worker.done(worker.gate.append(draft, head))
+            worker.done(worker.writer.append(draft, head))
         except (*REFUSED, BlobDamaged) as e:
             worker.refused(mark, e)
 
@@ -344,7 +344,7 @@ def _check_intervened(snapshots: list[Snapshot]) -> None:
             continue
         _, base, how = snapshot.reason.split()
         between = {each.kind for each in snapshots[int(base) + 1 : snapshot.number]}
-        refusing = set(OVERTAKING)
+        refusing = set(NEW_GENERATION)
         if snapshot.kind is Kind.REBALANCE:
             refusing.add(Kind.REBALANCE)
         elif how == "asked":

@@ -42,17 +42,17 @@ from sluicegate.stream.append import (
     Draft,
     Epoch,
     EpochDraft,
-    OvertakingDraft,
+    NewGenerationDraft,
     PruneDraft,
     RebalanceDraft,
     Signature,
 )
-from sluicegate.stream.history import CannotGoBack, content_of
+from sluicegate.stream.history import NotRestorable, content_of
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.snapshot import Kind, Snapshot, key_of
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.stream.streams import (
     NothingToDo,
     apply,
@@ -88,10 +88,10 @@ class Template:
 def template() -> Iterator[Template]:
     with in_memory() as path:
         stream = made(path / "home", dedup=True)
-        with Gate(stream).claim(run=RUN) as run:
+        with StreamWriter(stream).claim(run=RUN) as run:
             for _ in range(4):
                 base = commit(run)
-        epoch = epoch_after(Gate(stream), base)
+        epoch = epoch_after(StreamWriter(stream), base)
         made_drafts = _drafts(stream, base, epoch)
         yield Template(path / "home", base, epoch, made_drafts)
 
@@ -111,16 +111,16 @@ def _drafts(stream: Stream, base: Snapshot, epoch: Epoch) -> dict[str, Draft]:
     }
     for name, force in (("", False), ("forced ", True)):
         drafts |= {
-            f"{name}rollback": OvertakingDraft(Kind.ROLLBACK, back, force, sign(), base),
-            f"{name}reset": OvertakingDraft(Kind.RESET, moved, force, sign(), base),
+            f"{name}rollback": NewGenerationDraft(Kind.ROLLBACK, back, force, sign(), base),
+            f"{name}reset": NewGenerationDraft(Kind.RESET, moved, force, sign(), base),
         }
     return drafts
 
 
 def _append(stream: Stream, draft: Callable[[Snapshot], Draft]) -> Snapshot:
-    gate = Gate(stream)
-    head = gate.head()
-    snapshot = gate.append(draft(head), head)
+    writer = StreamWriter(stream)
+    head = writer.head()
+    snapshot = writer.append(draft(head), head)
     assert snapshot
     return snapshot
 
@@ -141,17 +141,17 @@ def _take_over_and_commit(stream: Stream) -> Snapshot:
 
 
 def _compact(stream: Stream) -> Snapshot | None:
-    return compact(Gate(stream))
+    return compact(StreamWriter(stream))
 
 
 def _rollback(stream: Stream) -> Snapshot:
     older = content_of(stream.chain.read(4))
-    return _append(stream, lambda h: OvertakingDraft(Kind.ROLLBACK, older, True, Signature(), h))
+    return _append(stream, lambda h: NewGenerationDraft(Kind.ROLLBACK, older, True, Signature(), h))
 
 
 def _reset(stream: Stream) -> Snapshot:
     moved = {"positions": at(6, 6)}
-    return _append(stream, lambda h: OvertakingDraft(Kind.RESET, moved, True, Signature(), h))
+    return _append(stream, lambda h: NewGenerationDraft(Kind.RESET, moved, True, Signature(), h))
 
 
 def _prune(stream: Stream) -> Snapshot:
@@ -234,7 +234,7 @@ def race(template: Template, row: str, column: str, at_call: int, *, kill: bool 
 
     def run_other() -> None:
         try:
-            found.other = OTHERS[column](opened(root, found.disk.process(), patience=0))
+            found.other = OTHERS[column](opened(root, found.disk.process(), timeout=0))
         except Locked:
             found.locked = True
         if kill:
@@ -249,7 +249,7 @@ def race(template: Template, row: str, column: str, at_call: int, *, kill: bool 
     try:
         if at_call < 0:
             run_other()
-        found.snapshot = Gate(stream).append(draft, template.base)
+        found.snapshot = StreamWriter(stream).append(draft, template.base)
         found.outcome = REBASE if found.snapshot else DROP
     except Killed:
         found.outcome = "killed"
@@ -337,7 +337,7 @@ def _commit(stream: Stream) -> object:
 
 
 def _claim(stream: Stream) -> None:
-    with Gate(stream).claim(run="a") as run:
+    with StreamWriter(stream).claim(run="a") as run:
         commit(run)
 
 
@@ -345,10 +345,10 @@ def _claim(stream: Stream) -> None:
 WHOLE: dict[str, Callable[[Stream], object]] = {
     "commit": _commit,
     "claim": _claim,
-    "compact": lambda stream: compact(Gate(stream)),
+    "compact": lambda stream: compact(StreamWriter(stream)),
     "rollback": lambda stream: apply(stream, "rollback", to=3),
     "forced reset": lambda stream: apply(stream, "reset", positions=at(3, 3), force=True),
-    "prune": lambda stream: gc.prune(Gate(stream), 4, grace=-1),
+    "prune": lambda stream: gc.prune(StreamWriter(stream), 4, grace=-1),
     "repair": lambda stream: apply(stream, "repair"),
 }
 INSIDE: dict[str, Callable[[Stream], object]] = {
@@ -367,7 +367,7 @@ def test_whole_work_with_another_inside(template: Template, whole: str, inside: 
     """Each is done or refused, and the chain is one that the table allows."""
     step = 1 if EVERY == 1 else 29
     root = template.root.parent / "whole"
-    refused = (Fenced, Locked, Drifted, CannotGoBack, NothingToDo, *UNSEALED)
+    refused = (Fenced, Locked, Drifted, NotRestorable, NothingToDo, *UNSEALED)
     calls = 0
     for number in count(3 * len(whole + inside) % step, step):
         if root.exists():
@@ -379,7 +379,7 @@ def test_whole_work_with_another_inside(template: Template, whole: str, inside: 
         outcome: dict[str, Any] = {}
         on_call = partial(_inside, disk, number, inside, outcome)
         try:
-            WHOLE[whole](opened(root, disk.process(on_call), patience=0))
+            WHOLE[whole](opened(root, disk.process(on_call), timeout=0))
         except refused as e:
             outcome["whole"] = e
         calls = outcome["calls"]
@@ -403,6 +403,6 @@ def _inside(disk: Disk, wanted: int, inside: str, outcome: dict[str, Any], n: in
     if n != wanted:
         return
     try:
-        INSIDE[inside](opened(disk.root, disk.process(), patience=0))
+        INSIDE[inside](opened(disk.root, disk.process(), timeout=0))
     except (Locked, Fenced, Drifted, *UNSEALED) as e:
         outcome["inside"] = e

@@ -29,7 +29,7 @@ from sluicegate.stream.chain import HEAD, Hint, read_hint, write_hint
 from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.snapshot import HeadDamaged, Kind, Manifest, Snapshot, SnapshotDamaged
 from sluicegate.stream.verify import verify
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.stream import streams
 
 counts = st.integers(0, 2**64 - 1)
@@ -425,5 +425,5 @@ def test_what_a_newer_release_wrote_is_left_alone(tmp_path: Path, which: str) ->
         StreamJournal(stream).propose(streams.operation_of("repair"))
     if which != "older":
         with pytest.raises(UnsupportedFormat):
-            Gate(stream).head()
+            StreamWriter(stream).head()
     assert (root / key).read_bytes() == data

@@ -32,7 +32,7 @@ from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.snapshot import MAX_DELTAS, Manifest
 from sluicegate.stream.state import CommittedEpochs, shard_state, shards_of, state_backend
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 from tests.stream.streams import (
     STEP,
     TOPIC,
@@ -134,7 +134,7 @@ class TestPartial:
     def test_merging_does_what_the_deltas_do_one_after_the_other(
         self, history: list[Change]
     ) -> None:
-        merged = delta.merge([as_table(change) for change in history], whole=True)
+        merged = delta.merge([as_table(change) for change in history], complete=True)
         assert as_state(merged) == modelled(history)
 
     @given(st.lists(changes, min_size=2, max_size=6), st.data())
@@ -146,9 +146,9 @@ class TestPartial:
             end = data.draw(st.integers(start + 2, len(tables)))
             # Only what begins at the beginning may forget what it deletes.
             whole = start == 0 and data.draw(st.booleans())
-            together = delta.merge(tables[start:end], whole=whole)
+            together = delta.merge(tables[start:end], complete=whole)
             tables[start:end] = [delta.decode(delta.encode(together), "a test")]
-        assert as_state(delta.merge(tables, whole=True)) == modelled(history)
+        assert as_state(delta.merge(tables, complete=True)) == modelled(history)
 
     @given(changes)
     @settings(max_examples=30)
@@ -257,11 +257,11 @@ class TestSealing:
 
     @pytest.fixture
     def run(self, stream: Stream) -> Iterator[Run]:
-        with Gate(stream).claim() as run:
+        with StreamWriter(stream).claim() as run:
             yield run
 
     def test_folds_when_there_are_too_many_deltas(self, stream: Stream) -> None:
-        with Gate(stream).claim() as run:
+        with StreamWriter(stream).claim() as run:
             snapshots = [commit(run) for _ in range(2 * MAX_DELTAS + 2)]
         sizes = [len(snapshot.state.deltas) for snapshot in snapshots]
         assert max(sizes) == MAX_DELTAS
@@ -269,7 +269,7 @@ class TestSealing:
         for snapshot in snapshots[:: MAX_DELTAS // 2]:
             check_counted(stream, snapshot)
         check(stream)
-        compact(Gate(stream))
+        compact(StreamWriter(stream))
         check(stream)
         assert all(len(refs) == 1 for refs in shards_of(stream, stream.chain.head()).values())
 
@@ -278,9 +278,9 @@ class TestSealing:
     ) -> None:
         home = Path(stream.uri).parent
         process = Disk(home).process()
-        backend = state_backend(Gate(opened(home, process)))
+        backend = state_backend(StreamWriter(opened(home, process)))
         epochs = range(stream.chain.head().epoch + 1, stream.chain.head().epoch + 6)
-        with Gate(stream).claim() as run:
+        with StreamWriter(stream).claim() as run:
             for epoch in epochs:
                 process.made.clear()
                 backend.write_delta(0, epoch, 0, b"of a shard")
@@ -293,7 +293,7 @@ class TestSealing:
 
     @pytest.mark.parametrize("how", ["gone", "empty", "cut", "flipped"])
     def test_a_damaged_delta_does_not_commit(self, stream: Stream, run: Run, how: str) -> None:
-        backend, snapshot = state_backend(run._gate), run.snapshot
+        backend, snapshot = state_backend(run._writer), run.snapshot
         ref = backend.write_delta(0, 3, 0, b"some delta")
         backend.leave_unchanged(1, 3, 0)
         path = Path(stream.uri) / ref.key
@@ -317,7 +317,7 @@ class TestSealing:
     def test_nor_one_that_is_damaged_after_the_look(
         self, stream: Stream, run: Run, how: str
     ) -> None:
-        epoch = epoch_after(run._gate, run.snapshot)
+        epoch = epoch_after(run._writer, run.snapshot)
         path = Path(stream.uri) / epoch.deltas[0].key
         path.unlink() if how == "gone" else os.truncate(path, 9)
         with pytest.raises(BlobDamaged):
@@ -326,14 +326,14 @@ class TestSealing:
         check(stream)
 
     def test_orphans_of_a_crashed_attempt_are_no_conflict(self, stream: Stream, run: Run) -> None:
-        crashed = state_backend(run._gate)
+        crashed = state_backend(run._writer)
         crashed.write_delta(0, 3, 0, b"what the crashed attempt computed")
         crashed.leave_unchanged(1, 3, 0)
         commit(run)
         check(stream)
 
     def test_a_conflict_with_a_committed_epoch_is_an_error(self, stream: Stream) -> None:
-        backend = state_backend(Gate(stream))
+        backend = state_backend(StreamWriter(stream))
         committed = backend.read_delta(0, 1)
         assert committed
         assert backend.write_delta(0, 1, 0, committed).size == len(committed)
@@ -345,23 +345,23 @@ class TestSealing:
 
     def test_an_epoch_that_is_pruned_or_given_up_is_not_known(self, stream: Stream) -> None:
         """Its number is taken all the same, so that nothing else is taken for it."""
-        gate = Gate(stream)
+        writer = StreamWriter(stream)
         work(stream, 0)
-        compact(gate)
-        gc.prune(gate, 4)
-        backend = state_backend(gate)
+        compact(writer)
+        gc.prune(writer, 4)
+        backend = state_backend(writer)
         assert backend.read_delta(0, 2) is None
-        assert CommittedEpochs(gate).standing(2).deltas is None, "not known, which is not nothing"
-        assert gate.head().epoch == 2
+        assert CommittedEpochs(writer).status(2).deltas is None, "not known, which is not nothing"
+        assert writer.head().epoch == 2
 
     def test_the_fence_is_read_from_the_chain(self, stream: Stream) -> None:
-        gate = Gate(stream)
-        backend = state_backend(gate)
+        writer = StreamWriter(stream)
+        backend = state_backend(writer)
         assert backend.version == 0
         backend.write_delta(0, 3, 0, b"no fence yet")
-        head = gate.head()
+        head = writer.head()
         blob = stream.blobs.put(b"assignment")
-        gate.append(RebalanceDraft(0, head.generation, blob, Signature(), {}), head)
+        writer.append(RebalanceDraft(0, head.generation, blob, Signature(), {}), head)
         assert backend.version == 1
         with pytest.raises(StaleVersion, match=r"version 0 .* at 1"):
             backend.write_delta(1, 3, 0, b"too old")
@@ -369,7 +369,7 @@ class TestSealing:
 
     def test_prune_keeps_the_newest_committed_epoch(self, stream: Stream) -> None:
         work(stream, 3)
-        backend = state_backend(Gate(stream))
+        backend = state_backend(StreamWriter(stream))
         newest = backend.read_delta(0, 5)
         backend.prune_before(4)
         assert [backend.read_delta(0, e) is None for e in (1, 2, 3, 4, 5)] == [
@@ -401,10 +401,10 @@ class Backends(RuleBasedStateMachine):
         super().__init__()
         self._memory = in_memory()
         self.stream = made(self._memory.__enter__() / "home")
-        self.gate = Gate(self.stream)
-        self._claim = self.gate.claim(run="run")
+        self.writer = StreamWriter(self.stream)
+        self._claim = self.writer.claim(run="run")
         self.run = self._claim.__enter__()
-        self.real: StateBackend = state_backend(self.gate)
+        self.real: StateBackend = state_backend(self.writer)
         self.model = MemoryStateBackend()
 
     def teardown(self) -> None:
@@ -459,14 +459,16 @@ class Backends(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """What was written and not committed is forgotten; the blobs stay as orphans."""
-        self.real = state_backend(self.gate)
+        self.real = state_backend(self.writer)
         self.model._attempt = type(self.model._attempt)()
 
     @rule()
     def rebalance(self) -> None:
-        head = self.gate.head()
+        head = self.writer.head()
         blob = self.stream.blobs.put(b"assignment")
-        self.gate.append(RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head)
+        self.writer.append(
+            RebalanceDraft(head.version, head.generation, blob, Signature(), {}), head
+        )
         self.run.refresh()
         self.model.advance(self.run.snapshot.version)
 
@@ -509,7 +511,7 @@ class TestMemory:
         ("said", "shards", "told"),
         [
             ({}, [], "no shards"),
-            ({0: b"a"}, [0, 1], "neither changed nor unchanged"),
+            ({0: b"a"}, [0, 1], "no result was reported for shards"),
             ({0: b"a", 1: b"b"}, [0], "do not belong"),
             ({0: b""}, [0], "are empty"),
         ],

@@ -30,7 +30,7 @@ from sluicegate.stream.transactions import (
     TransactionError,
     UnknownTransaction,
 )
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests.conftest import Sg
 from tests.stream.streams import NAME, errors_of, in_memory, make_home, opened, operation_of
 from tests.support.faults import Aftermath, cut_points
@@ -57,13 +57,13 @@ def stream(scratch: Path) -> Stream:
 
 def begun(root: Path) -> Stream:
     stream = opened(make_home(root))
-    Gate(stream).genesis(at(0))
+    StreamWriter(stream).genesis(at(0))
     return stream
 
 
 @contextmanager
 def consuming(stream: Stream, **options: object) -> Iterator[Coordinator]:
-    with Gate(stream).claim(app="consumer.py") as run:
+    with StreamWriter(stream).claim(app="consumer.py") as run:
         yield Coordinator(run, shards=3, **options)  # type: ignore[arg-type]
 
 
@@ -201,22 +201,24 @@ class TestTransactions:
         with consuming(stream) as coordinator:
             transaction = coordinator.begin(stamp(0))
             assert transaction
-            with Gate(stream).claim(force=True) as run:
+            with StreamWriter(stream).claim(force=True) as run:
                 with pytest.raises(SplitBrainCommit):
                     coordinator.commit(transaction)
                 consume(Coordinator(run, shards=3), 0)
         assert stream.chain.head().sequence == 1
 
     def test_two_coordinators_of_one_run_count_nothing_twice(self, stream: Stream) -> None:
-        with Gate(stream).claim() as run:
+        with StreamWriter(stream).claim() as run:
             one, other = Coordinator(run, shards=3), Coordinator(run, shards=3)
             consume(one, 0)
-            with pytest.raises(SplitBrainCommit, match="judged by the dedup log before epoch 1"):
+            with pytest.raises(
+                SplitBrainCommit, match="checked against the dedup log before epoch 1"
+            ):
                 consume(other, 0)
         assert stream.chain.head().sequence == 1
 
     def test_events_without_stamps_are_refused_where_there_is_a_log(self, stream: Stream) -> None:
-        with Gate(stream).claim() as run:
+        with StreamWriter(stream).claim() as run:
             consume(Coordinator(run, shards=3), 0)
             snapshot = run.snapshot
             epoch = Epoch(snapshot.positions, at(9), 5, {}, snapshot.version, snapshot.generation)
@@ -227,7 +229,7 @@ class TestTransactions:
         self, scratch: Path
     ) -> None:
         stream = opened(make_home(scratch / "two"))
-        Gate(stream).genesis(Positions({"orders": {0: 0, 1: 0}}))
+        StreamWriter(stream).genesis(Positions({"orders": {0: 0, 1: 0}}))
         journal = StreamJournal(stream)
         with consuming(stream) as coordinator:
             first, second = coordinator.begin(stamp(0)), coordinator.begin(stamp(1))
@@ -379,16 +381,16 @@ class TestCommands:
         assert stream.chain.head().floor == number
         shown = [line.split("\t") for line in sg("history", NAME).stdout.splitlines()]
         undo = {fields[0]: fields[-1] for fields in shown}
-        assert undo[f"{NAME}@{number}"] == "no: what was before it is not kept any more"
+        assert undo[f"{NAME}@{number}"] == "no: the snapshot before it is pruned"
         for chosen in ((), ("--op", f"{NAME}@{number}")):
             assert sg("undo", NAME, *chosen, "--yes").returncode == 10
 
     def test_retention_keeps_floors_and_can_be_undone(self, sg: Sg, stream: Stream) -> None:
         result = sg("dedup", "compact", NAME, "--retain", "7d", "--yes")
         assert result.returncode == 0
-        assert "give up" not in result.stdout, "all of it is young"
+        assert "drop" not in result.stdout, "all of it is young"
         time.sleep(1.1)
-        assert "give up" in sg("dedup", "compact", NAME, "--retain", "1s", "--yes").stdout
+        assert "drop" in sg("dedup", "compact", NAME, "--retain", "1s", "--yes").stdout
         # Below the floor nobody can tell, also what never came; above it all is as before.
         below, above = ("shop/eu/0/0", "shop/eu/0/12"), "shop/eu/0/20"
         assert self.verdicts(sg, *below, above) == [

@@ -28,7 +28,7 @@ from sluicegate.stream.scan import survey
 from sluicegate.stream.snapshot import Kind, Snapshot, has, key_of, merged, shown, spans, without
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import CURSOR, Reading, Subset, verify
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from tests import tree
 from tests.stream import streams
 
@@ -154,15 +154,15 @@ def be_busy(home: str) -> None:
     """The job; ends when its standard input does."""
     os.set_blocking(0, False)
     stream = streams.opened(Path(home))
-    gate = Gate(stream)
-    with gate.claim(app="job") as job:
+    writer = StreamWriter(stream)
+    with writer.claim(app="job") as job:
         while not _is_closed():
             for _ in range(3):
                 streams.commit(job)
             streams.apply(stream, "compact")
             job.refresh()
-            head = gate.head()
-            gate.append(PruneDraft(head.number - 2, Signature(), {}), head)
+            head = writer.head()
+            writer.append(PruneDraft(head.number - 2, Signature(), {}), head)
             sweep(stream, grace=-1)
             job.refresh()
 
@@ -273,7 +273,7 @@ def test_where_nothing_can_be_remembered_nothing_is_read(home: Path) -> None:
     stream = streams.made(home, epochs=2)
     (home / streams.NAME / CURSOR).mkdir()
     read: list[int] = []
-    with pytest.raises(StorageFailed, match="cannot be remembered") as told:
+    with pytest.raises(StorageFailed, match="cannot be saved") as told:
         verify(
             stream,
             Reading(max_duration=60.0, notes=open_storage(stream.uri)),
@@ -290,7 +290,7 @@ def test_a_check_of_what_is_opened_to_be_read_writes_nothing(home: Path) -> None
     before = tree.load(home)
     assert verify(stream, Reading(max_duration=60.0)).read_blobs == len(every_blob(stream))
     assert tree.load(home) == before
-    with pytest.raises(StorageFailed, match="cannot be remembered"):
+    with pytest.raises(StorageFailed, match="cannot be saved"):
         verify(stream, Reading(max_duration=60.0, notes=stream.storage))
     assert tree.load(home) == before
 
@@ -334,7 +334,7 @@ def test_unfinished_files_are_noted_when_they_are_old(home: Path, directory: str
 
 def test_snapshots_below_the_floor_are_noted_and_removed(home: Path) -> None:
     stream = streams.made(home, epochs=5)
-    gate = Gate(stream)
+    writer = StreamWriter(stream)
     kept = home / "kept"
     shutil.copytree(home / streams.NAME / "chain", kept)
     streams.apply(stream, "prune", to=4)
@@ -342,11 +342,11 @@ def test_snapshots_below_the_floor_are_noted_and_removed(home: Path) -> None:
         shutil.copy(kept / Path(key_of(number)).name, home / streams.NAME / "chain")
     (home / streams.NAME / key_of(2)).write_bytes(b"damaged")
     (found,) = verify(stream).findings
-    assert (found.rule, found.detail) == (rules.BELOW_FLOOR, "2 snapshots below the floor")
-    before = gate.head()
+    assert (found.rule, found.detail) == (rules.BELOW_FLOOR, "2 pruned snapshots")
+    before = writer.head()
     streams.apply(stream, "repair")
     assert codes(stream) == []
-    assert gate.head() == before
+    assert writer.head() == before
 
 
 ORDER = {

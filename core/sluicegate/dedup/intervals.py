@@ -4,7 +4,7 @@ An interval is half-open, `first` to `end`, in unsigned 64 bits, so that 2^63-1 
 algorithms work on one order of (key, number), encoded in one integer: directly if both fit into 64
 bits, and by rank where they do not.
 
-So values are sorted and not indexes; what mostly arrived in order is only merged.
+So values are sorted and not indexes; numbers that mostly arrived in order are only merged.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Intervals:
 
 def nothing() -> Intervals:
     """The empty set."""
-    whole, counts = np.empty(0, np.int64), np.empty(0, np.uint64)
-    return Intervals(whole, counts, counts, whole)
+    signed, unsigned = np.empty(0, np.int64), np.empty(0, np.uint64)
+    return Intervals(signed, unsigned, unsigned, signed)
 
 
 def from_points(keys: Column, numbers: Column, at: int = 0) -> Intervals:
@@ -107,7 +107,7 @@ def from_points(keys: Column, numbers: Column, at: int = 0) -> Intervals:
 
 
 def union(sets: Sequence[Intervals]) -> Intervals:
-    """What is in any of the sets."""
+    """The numbers in any of the sets."""
     sets = [each for each in sets if len(each)]
     if not sets:
         return nothing()
@@ -149,7 +149,7 @@ def _joined(space: Space, low: Column, reach: Column, at: Column) -> Intervals:
 
 
 def difference(one: Intervals, other: Intervals) -> Intervals:
-    """What is in the one and not in the other."""
+    """The numbers in one set and not in the other."""
     if not len(one) or not len(other):
         return one
     keys = np.concatenate([one.keys, one.keys, other.keys, other.keys])
@@ -168,13 +168,13 @@ def difference(one: Intervals, other: Intervals) -> Intervals:
 
 
 class Lookup:
-    """A set made ready to be asked often."""
+    """A set that is prepared for many queries."""
 
     def __init__(self, within: Intervals) -> None:
         self.within = within
         if not len(within):
             return
-        # Whatever lies above all that is in the set is asked for as if it lay just above.
+        # Keys and numbers above the set are looked up as if they were just above it.
         self._key = within.keys[-1] + 1
         self._number = within.end.max()
         lowest = np.zeros(1, np.uint64)
@@ -183,7 +183,7 @@ class Lookup:
         self._end = self._space.encode(within.keys, within.end)
 
     def overlapping(self, runs: Intervals) -> Column:
-        """Of every run whether any of its numbers is in the set."""
+        """For every run, whether any of its numbers is in the set."""
         if not len(self.within) or not len(runs):
             return np.zeros(len(runs), bool)
         # The last interval that begins before the run ends; it overlaps if it ends after its start.
@@ -194,7 +194,7 @@ class Lookup:
         return found
 
     def contains(self, keys: Column, numbers: Column) -> Column:
-        """Of every point whether it is in the set."""
+        """For every point, whether it is in the set."""
         if not len(self.within) or not len(keys):
             return np.zeros(len(keys), bool)
         points = self._encoded(keys, numbers, "right")
@@ -236,7 +236,7 @@ class Space:
         return self._bits + key.bit_length() <= 64
 
     def near(self, numbers: Column, side: Side) -> Column:
-        """Numbers as the space has them: the next one above, or below, where it has them not."""
+        """Numbers as the space has them: the next one above, or below, where it lacks them."""
         if self._ranks is None:
             return numbers
         if side == "left":
@@ -269,7 +269,7 @@ Found: TypeAlias = tuple[Intervals, Column, Column, Column]
 
 
 def found(keys: Column, numbers: Column, order: Column | None = None) -> Found:
-    """The runs of rows as they came; of equal ones the first counts, or the smallest in `order`."""
+    """The runs of rows; of equal ones the first is kept, or the smallest in `order`."""
     if order is not None:
         sooner = np.argsort(order, kind="stable")
         runs, starts, rows, repeated = found(keys[sooner], numbers[sooner])
@@ -316,10 +316,10 @@ def _packed(keys: Column, numbers: Column, low: int, bits: int, row_bits: int) -
 def _sorted(packed: Column, keys: Column) -> Column:
     """The same values ascending."""
     if len(packed) > LARGE:
-        # Not worth a look for order: what arrived in order comes in smaller pieces.
+        # No check for order here: stamps that arrived in order come in smaller pieces.
         return ascending(packed)
     if int(keys.max()) < _RADIX:
-        # Sixteen bits are sorted by radix, which keeps what arrived in order.
+        # Sixteen bits are sorted by radix, which keeps the order of arrival.
         packed = packed[np.argsort(keys.astype(np.uint16), kind="stable")]
     late = packed < np.maximum.accumulate(packed)
     count = int(np.count_nonzero(late))

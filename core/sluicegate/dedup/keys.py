@@ -16,13 +16,13 @@ _UNKNOWN = np.int64(-1)
 # The same as Arrow's `index_in` counts.
 _NOWHERE = column(np.array([-1], np.int32))[0]
 _ROOMY = 1 << 20
-# So many names are looked through faster than they are sorted for many questions.
+# So few names are scanned faster than they are sorted.
 _FEW = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """Of every row a small code, and the key of each code: no two have the same; -1 for none."""
+    """A small code for every row, and the distinct key of each code; -1 for none."""
 
     codes: Column
     keys: Column
@@ -33,9 +33,9 @@ class Coded:
 
 
 class Keys:
-    """Names that are told apart once, and small numbers from then on.
+    """Small numbers for names, so that each name is compared only once.
 
-    With `below`, only what that one does not know is kept here; it must not grow any more.
+    With `below`, only keys that it lacks are kept here; it must not grow any more.
     """
 
     def __init__(self, below: Keys | None = None) -> None:
@@ -98,7 +98,7 @@ class Keys:
         return self.coded(stamps, add=True).by_row()
 
     def coded(self, stamps: Stamps, *, add: bool) -> Coded:
-        """The same for whoever needs few keys and many codes."""
+        """The same as codes, for batches with few keys and many rows."""
         if not len(stamps):
             return Coded(np.empty(0, np.int64), np.empty(0, np.int64))
         # A dictionary that was just made has no names that do not occur; a given one may.
@@ -162,7 +162,7 @@ class Keys:
     def _bisect(self, names: Texts) -> Column:
         """The number of each name, or -1, by halves: all names at a time.
 
-        Arrow has `search_sorted` only since release 25, and a hash table that is kept not at all.
+        Arrow has `search_sorted` only since release 25, and no hash table that can be kept.
         """
         if self._sorted is None:
             order = pc.sort_indices(self.producers)
@@ -216,7 +216,7 @@ def _distinct(cell: Column, room: int, *, all_occur: bool) -> tuple[Column, Colu
         return np.arange(room), np.empty(room, np.int64)
     if room > max(4 * len(cell), _ROOMY):
         return np.unique(cell), None
-    # A table of all that could be is cheaper than sorting all that are.
+    # A table of all possible numbers is cheaper than sorting the numbers.
     there = np.zeros(room, bool)
     there[cell] = True
     return np.flatnonzero(there), np.full(room, _UNKNOWN)

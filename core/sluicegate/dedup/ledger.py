@@ -1,9 +1,9 @@
-"""The ledger: which stamps were seen, exactly; and what of a batch is new, duplicate or too old.
+"""The ledger: exactly which stamps were seen; it classifies stamps as new, duplicate or too old.
 
-Events whose numbers lie close together per key, which is what counters give, are put into a table
-of all that there could be; nothing is sorted. Others are sorted, see `packed`.
+Events whose numbers lie close together per key, as counters do, are put into a table of all
+possible numbers; nothing is sorted. Others are sorted, see `intervals`.
 
-This is the one engine that decides what is a duplicate. It works on columns, never on single
+This is the only code that decides what is a duplicate. It works on columns, never on single
 events.
 """
 
@@ -44,21 +44,21 @@ class Batch:
     runs: Intervals
     starts: Column  # where each run begins among the distinct ones
     rows: Column  # of the distinct ones
-    repeated: Column  # rows that say again what another row says
+    repeated: Column  # rows that repeat another row
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @classmethod
     def of(cls, coded: Coded, numbers: Column, order: Column | None = None) -> Batch:
-        """From rows as they came; of equal ones the first counts, or the smallest in `order`."""
+        """From rows as they came; of equal ones the first is kept, or the smallest in `order`."""
         found = _from_table(coded, numbers, order)
         if found is None:
             found = intervals.found(coded.by_row(), numbers, order)
         return cls(coded, numbers, *found)
 
     def points_of(self, chosen: Column) -> Points:
-        """The events of some runs one by one; of repeated ones the one that counts."""
+        """The events of some runs one by one; of repeated ones the one that is kept."""
         runs = self.runs.take(chosen)
         counts = (runs.end - runs.first).astype(np.int64)
         total = int(counts.sum())
@@ -72,7 +72,7 @@ class Batch:
 def _from_table(coded: Coded, numbers: Column, order: Column | None) -> Found | None:
     """The same by a table with a place for every number a key may have; None if that is too large.
 
-    The places of a key lie together, lowest number first, and one that stays free is between keys.
+    The places of a key are adjacent, lowest number first, with one free place between keys.
     """
     most = _SPARSE * len(numbers)
     if len(coded.keys) > most:
@@ -109,7 +109,7 @@ def _from_table(coded: Coded, numbers: Column, order: Column | None) -> Found | 
 
 
 def _filled(places: Column, room: int, order: Column | None) -> tuple[Column, Column]:
-    """The row that counts for every place, -1 where there is none; and the rows that do not."""
+    """The row that is kept for every place, -1 where there is none; and the other rows."""
     kind = np.int32 if len(places) < 1 << 31 else np.int64
     rows = np.arange(len(places), dtype=kind)
     table = np.full(room, -1, kind)
@@ -135,7 +135,7 @@ class Ledger:
         self._seen = intervals.nothing()
         # Its column is never changed, only replaced: forks share it.
         self._floors = Floors.of(np.empty(0, np.uint64))
-        self._judge: Judge | None = None
+        self._classifier: Classifier | None = None
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -152,34 +152,34 @@ class Ledger:
 
     @property
     def bytes(self) -> int:
-        """The memory that it takes while it rests."""
+        """The memory that it takes between batches."""
         seen = self._seen
         columns = (seen.keys, seen.first, seen.end, seen.at, self._floors.numbers)
         return sum(each.nbytes for each in columns) + self._keys.bytes
 
-    def insert(self, stamps: Stamps, at_ms: int = 0, order: Column | None = None) -> Judgement:
-        """Judge a batch and remember what is fresh; of equal stamps the first one is fresh.
+    def insert(self, stamps: Stamps, at_ms: int = 0, order: Column | None = None) -> Classification:
+        """Classify a batch and remember fresh stamps; of equal stamps the first one is fresh.
 
-        `order`, if given, says which of equal ones is first: the one where it is smallest.
+        `order` decides which of equal ones is first: the one with the smallest value.
         """
-        judge = Judge(self._keys, self._floors, [Lookup(self._seen)])
-        verdicts, recent = judge.insert(stamps, order)
+        classifier = Classifier(self._keys, self._floors, [Lookup(self._seen)])
+        verdicts, recent = classifier.insert(stamps, order)
         recent = replace(recent, at=np.full(len(recent), at_ms))
         self._now_seen(intervals.union([self._seen, recent]))
-        return Judgement(verdicts, recent, self._keys)
+        return Classification(verdicts, recent, self._keys)
 
     def check(self, stamps: Stamps, order: Column | None = None) -> Column:
         """The verdict on every stamp, without remembering anything."""
-        return Judge(self._keys, self._floors, [Lookup(self._seen)]).check(stamps, order)
+        return Classifier(self._keys, self._floors, [Lookup(self._seen)]).check(stamps, order)
 
     def fork(self) -> Fork:
-        """A ledger that knows the same, and goes on by itself; cheap, because all is shared."""
-        if self._judge is None:
-            self._judge = Judge(self._keys.final(), self._floors, [Lookup(self._seen)])
-        return Fork(self._judge)
+        """An independent ledger with the same stamps; cheap, because all is shared."""
+        if self._classifier is None:
+            self._classifier = Classifier(self._keys.final(), self._floors, [Lookup(self._seen)])
+        return Fork(self._classifier)
 
     def absorb(self, entries: Entries) -> None:
-        """Add what another ledger knows."""
+        """Add the entries of another ledger."""
         if not len(entries):
             return
         keys = self._keys.add(Stamps(entries.producers, entries.partitions, entries.first))
@@ -193,9 +193,9 @@ class Ledger:
         self._now_seen(intervals.union([self._seen, intervals.coalesced(keys, first, end, at)]))
 
     def expire(self, before_ms: int) -> int:
-        """Give up what did not grow since a time, by raising floors; gives how many stamps went.
+        """Drop stamps of intervals that did not grow since a time; returns how many.
 
-        Whatever arrives below a floor later can no longer be told from a duplicate.
+        It raises floors: whether a stamp below one is a duplicate is no longer known.
         """
         old = self._seen.at < before_ms
         before = self.stamps
@@ -222,49 +222,49 @@ class Ledger:
         self._floors = Floors.of(floors)
 
     def _now_seen(self, seen: Intervals) -> None:
-        """Know this from now on, but for what is below the floors."""
+        """Replace the seen stamps, without those below the floors."""
         if self._floors.any:
             floors = self._floors.at(seen.keys)
             kept = seen.end > floors
             first = np.maximum(seen.first, floors)
             seen = Intervals(seen.keys[kept], first[kept], seen.end[kept], seen.at[kept])
         self._seen = seen
-        self._judge = None
+        self._classifier = None
 
 
 class Fork:
-    """A ledger on top of another that stays as it is, and what was learnt since.
+    """A ledger on top of another one, which does not change; it keeps only what it learnt since.
 
-    A batch costs what the batch and the learnt part are large, not what lies below them.
+    The cost of a batch depends on its size and on what was learnt, not on the ledger below.
     """
 
-    def __init__(self, below: Judge) -> None:
+    def __init__(self, below: Classifier) -> None:
         self._below = below
         self._keys = Keys(below.keys)
         self._learnt = intervals.nothing()
 
-    def insert(self, stamps: Stamps, at_ms: int = 0, order: Column | None = None) -> Judgement:
-        """Judge a batch and learn what is fresh, as `Ledger.insert` does."""
-        verdicts, recent = self._judge().insert(stamps, order)
+    def insert(self, stamps: Stamps, at_ms: int = 0, order: Column | None = None) -> Classification:
+        """Classify a batch and learn fresh stamps, as `Ledger.insert` does."""
+        verdicts, recent = self._classifier().insert(stamps, order)
         recent = replace(recent, at=np.full(len(recent), at_ms))
         self._learnt = intervals.union([self._learnt, recent])
-        return Judgement(verdicts, recent, self._keys)
+        return Classification(verdicts, recent, self._keys)
 
     def check(self, stamps: Stamps, order: Column | None = None) -> Column:
         """The verdict on every stamp, without learning anything."""
-        return self._judge().check(stamps, order)
+        return self._classifier().check(stamps, order)
 
     def learnt(self) -> Entries:
-        """Only what was fresh since the fork, in canonical order."""
+        """Only the stamps that were fresh since the fork, in canonical order."""
         return entries_of(self._keys, self._learnt)
 
-    def _judge(self) -> Judge:
+    def _classifier(self) -> Classifier:
         below = self._below
-        return Judge(self._keys, below.floors, [*below.seen, Lookup(self._learnt)])
+        return Classifier(self._keys, below.floors, [*below.seen, Lookup(self._learnt)])
 
 
 def ledger_of(*entries: Entries) -> Ledger:
-    """The ledger that knows what all of these know; all at once, however many they are."""
+    """The ledger with all these entries, added at once."""
     ledger = Ledger()
     if entries:
         ledger.absorb(joined(entries))
@@ -272,12 +272,12 @@ def ledger_of(*entries: Entries) -> Ledger:
 
 
 FRESH, DUPLICATE, EXPIRED = 0, 1, 2
-# What fits into a core's cache while it is sorted.
+# A piece that fits into a core's cache while it is sorted.
 _PIECE = 1 << 18
 
 
-class Judgement:
-    """What became of every stamp of a batch, and the fresh ones as something to remember."""
+class Classification:
+    """The verdict on every stamp of a batch, and the fresh stamps."""
 
     def __init__(self, verdicts: Column, seen: Intervals, keys: Keys) -> None:
         self.verdicts = verdicts
@@ -296,7 +296,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Floors:
-    """Per key, the first sequence of which something is known; 0, or none yet: no floor."""
+    """Per key, the retention floor: the first known sequence; 0, or none yet: no floor."""
 
     numbers: Column
     any: bool
@@ -315,8 +315,8 @@ class Floors:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judge:
-    """Judges batches by what was seen and by floors; remembers nothing but new keys."""
+class Classifier:
+    """Classifies batches by seen stamps and floors; remembers only new keys."""
 
     keys: Keys
     floors: Floors
@@ -325,7 +325,7 @@ class Judge:
     def insert(self, stamps: Stamps, order: Column | None) -> tuple[Column, Intervals]:
         """The verdict on every stamp, and the fresh ones; new keys are kept.
 
-        `order`, if given, says which of equal ones is first: the one where it is smallest.
+        `order` decides which of equal ones is first: the one with the smallest value.
         """
         if not len(stamps):
             return np.empty(0, np.uint8), intervals.nothing()
@@ -334,8 +334,8 @@ class Judge:
         verdicts = []
         recent: list[Lookup] = []
         for batch in self._batches(stamps, order):
-            judged, new = self._judge(batch, [*self.seen, *recent])
-            verdicts.append(judged)
+            verdict, new = self._classify(batch, [*self.seen, *recent])
+            verdicts.append(verdict)
             # Small sets are united before they meet large ones, so that each is copied rarely.
             while recent and len(recent[-1].within) <= 2 * len(new):
                 new = intervals.union([recent.pop().within, new])
@@ -348,12 +348,12 @@ class Judge:
             return np.empty(0, np.uint8)
         coded = self.keys.coded(stamps, add=False)
         unknown = np.flatnonzero(coded.keys < 0)
-        # They may repeat within the batch: numbers above all keys tell them apart.
+        # They may repeat within the batch: numbers above all keys keep them distinct.
         coded.keys[unknown] = len(self.keys) + np.arange(len(unknown))
-        return self._judge(Batch.of(coded, stamps.sequences, order), self.seen)[0]
+        return self._classify(Batch.of(coded, stamps.sequences, order), self.seen)[0]
 
     def _batches(self, stamps: Stamps, order: Column | None) -> Iterator[Batch]:
-        """The stamps sorted: in pieces, beside each other, if they arrived mostly in order."""
+        """The stamps sorted: in parallel pieces, if they arrived mostly in order."""
         if order is not None or len(stamps) < 2 * _PIECE:
             yield self._batch(stamps, order)
             return
@@ -369,10 +369,10 @@ class Judge:
     def _batch(self, stamps: Stamps, order: Column | None = None) -> Batch:
         return Batch.of(self.keys.coded(stamps, add=True), stamps.sequences, order)
 
-    def _judge(self, batch: Batch, known: Sequence[Lookup]) -> tuple[Column, Intervals]:
-        """The verdict on every row, and what is fresh.
+    def _classify(self, batch: Batch, known: Sequence[Lookup]) -> tuple[Column, Intervals]:
+        """The verdict on every row, and the fresh stamps.
 
-        Whole runs are judged where that is possible: what arrives in order is mostly new.
+        Entire runs are classified where possible: stamps that arrive in order are mostly new.
         """
         verdicts = np.zeros(len(batch), np.uint8)
         verdicts[batch.repeated] = DUPLICATE
@@ -394,7 +394,7 @@ class Judge:
             verdict[each.contains(points.keys, points.numbers)] = DUPLICATE
         verdicts[points.rows] = verdict
         if self.floors.any:
-            # Whether it was seen is not known any more below a floor; that goes before all else.
+            # Below a floor it is no longer known whether a stamp was seen; this overrides all else.
             verdicts[batch.numbers.view(np.uint64) < self.floors.at(batch.coded.by_row())] = EXPIRED
             verdict = verdicts[points.rows]
         left = verdict == FRESH

@@ -1,8 +1,9 @@
-"""Segments: what a ledger knows as Parquet files, which Spark and DuckDB read as they are.
+"""Segments: the entries of a ledger as Parquet files, which Spark and DuckDB can read.
 
 Columns: `producer` (text), `partition` (int32), `first` and `last` (int64, both included), `at`
-(int64, milliseconds since 1970: when the interval last grew), `expired` (true: below a floor, where
-it is not known any more what was seen). Sorted by producer, partition, expired first, number.
+(int64, milliseconds since 1970: when the interval last grew), `expired` (true: below a retention
+floor, where it is no longer known what was seen). Sorted by producer, partition, expired first,
+number.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from sluicegate.errors import Corrupt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """What a ledger knows, as columns: intervals that were seen, or that are below a floor.
+    """The content of a ledger as columns: intervals that were seen, or that are below a floor.
 
-    Both ends are included. Sorted by producer, partition, kind and number, so that ledgers that
-    know the same give the same columns. `at` is when an interval last grew, in milliseconds.
+    Both ends are included. Sorted by producer, partition, kind and number, so that ledgers with the
+    same content give the same columns. `at` is when an interval last grew, in milliseconds.
     """
 
     producers: Texts
@@ -41,7 +42,7 @@ class Entries:
         return len(self.first)
 
     def same_stamps(self, other: Entries) -> bool:
-        """Whether both know the same stamps and floors, whenever they learnt of them."""
+        """Whether both have the same stamps and floors, regardless of times."""
         return (
             self.producers.equals(other.producers)
             and np.array_equal(self.partitions, other.partitions)
@@ -66,7 +67,7 @@ def joined(entries: Sequence[Entries]) -> Entries:
 
 
 def overlap(entries: Sequence[Entries]) -> bool:
-    """Whether any stamp was seen by more than one of these; none says a stamp twice itself."""
+    """Whether any stamp is in more than one of these; none has a stamp twice itself."""
     if not any(len(each) for each in entries):
         return False
     both = joined(entries)
@@ -83,7 +84,7 @@ def overlap(entries: Sequence[Entries]) -> bool:
 
 
 def entries_of(keys: Keys, seen: Intervals, below: Intervals | None = None) -> Entries:
-    """Intervals by the names of their keys, so that it does not matter who came first."""
+    """Intervals by the names of their keys, so that the order of arrival does not matter."""
     all_of = [seen] if below is None else [below, seen]
     ids = np.concatenate([each.keys for each in all_of])
     first = np.concatenate([each.first for each in all_of])
@@ -106,7 +107,7 @@ def entries_of(keys: Keys, seen: Intervals, below: Intervals | None = None) -> E
 
 
 def _places(ids: Column, room: int) -> tuple[Column, Column]:
-    """The distinct keys, and of each key its place among them."""
+    """The distinct keys, and the place of each key among them."""
     if room > 4 * len(ids):
         used, places = np.unique(ids, return_inverse=True)
         return used, places
@@ -143,11 +144,11 @@ _SCHEMA = pa.schema(
 class SegmentDamaged(Corrupt):
     """A blob is not a segment of a dedup log."""
 
-    default_hint = "see what it belongs to with: sluicegate checkpoint verify STREAM"
+    default_hint = "check the stream with: sluicegate checkpoint verify STREAM"
 
 
 def encode(entries: Entries) -> bytes:
-    """The bytes of a segment; ledgers that know the same give the same."""
+    """The bytes of a segment; ledgers with the same content give the same bytes."""
     table = pa.table(
         {
             "producer": entries.producers,
@@ -172,7 +173,7 @@ def encode(entries: Entries) -> bytes:
 
 
 def decode(data: bytes, place: str) -> Entries:
-    """What a segment knows, or `SegmentDamaged`."""
+    """The entries in a segment, or `SegmentDamaged`."""
     try:
         # Without threads: they are no faster, even with a million producers.
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
@@ -192,27 +193,29 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     if chunks.num_chunks == 1:
         # Not combined, which would copy it.
         return chunks.chunk(0)
-    whole = chunks.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+    combined = chunks.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        return pa.concat_arrays(combined.chunks)
+    return combined
 
 
 def _check(entries: Entries, place: str) -> None:
     if not len(entries):
         return
-    sound = (
+    valid = (
         int(entries.first.min()) >= 0
         and bool((entries.first <= entries.last).all())
         and int(entries.partitions.min()) >= 0
         and int(entries.partitions.max()) <= MAX_PARTITION
         and not entries.producers.null_count
     )
-    if not sound:
+    if not valid:
         raise SegmentDamaged(f"{place}: a number is out of range", place=place)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts of what a log knows; times are in milliseconds, None where there is nothing."""
+    """Statistics of a dedup log; times are in milliseconds, None if there are none."""
 
     producers: int
     partitions: int
@@ -233,7 +236,7 @@ def statistics(entries: Entries) -> Statistics:
     mine = owner[seen]
     same = mine[1:] == mine[:-1]
     missing = (first[1:] - last[:-1] - 1)[same]
-    # A gap is as old as what lies below it: since then nothing closed it.
+    # A gap is as old as the interval below it: since then nothing closed it.
     oldest = int(at[:-1][same].min()) if same.any() else None
     return Statistics(
         producers=len(entries.producers.unique()),

@@ -21,14 +21,14 @@ Texts: TypeAlias = "pa.Array"
 
 
 class StampInvalid(UsageError):
-    """Something that is no stamp."""
+    """A value that is not a stamp."""
 
     default_hint = "write it as PRODUCER/PARTITION/SEQUENCE, such as checkout/0/42"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
-    """Who sent a message, on which of its partitions, as which of its messages there."""
+    """The identity of a message: its producer, partition, and number within that partition."""
 
     producer_id: str
     partition: int
@@ -84,7 +84,7 @@ class Stamps:
         if pa.types.is_dictionary(producers.type):
             names = producers.dictionary
             if names.null_count or len(names.unique()) < len(names):
-                # Arrow allows both; here a name is a number and a number a name.
+                # Arrow allows both; here each name must have exactly one number.
                 producers = producers.dictionary_decode()
         part = np.asarray(partitions, dtype=np.int64)
         seq = np.asarray(sequences, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What runs inside a PySpark application; the only place that imports PySpark.
+"""The code that runs inside a PySpark application; the only place that imports PySpark.
 
     import sluicegate
 

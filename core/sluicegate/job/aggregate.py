@@ -1,8 +1,8 @@
-"""Folding events into deltas: first where they are judged, then where their shard is folded.
+"""Folding events into deltas: first where they are classified, then where their shard is folded.
 
-What goes from one task to the other are sums and counts per key, not events: the columns are
-`target` (the task that folds), `shard`, `key`, `events`, one per value, and for the one row that
-tells the driver what a task did, `told` and `data`.
+Tasks send each other sums and counts per key, not events: the columns are `target` (the task that
+folds), `shard`, `key`, `events`, one per value, and `result` and `data` for the one row that
+reports to the driver what a task did.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from sluicegate.state.delta import KEY, Merge
 from sluicegate.storage.blobs import Blobs, Ref
 from sluicegate.stream.stream import open_stream
 
-TARGET, SHARD, TOLD, SEGMENT = "target", "shard", "told", "data"
+TARGET, SHARD, RESULT, SEGMENT = "target", "shard", "result", "data"
 _AT_ONCE = 1 << 20
 _BATCH = 1 << 16
 
 
 def columns(work: Work) -> pa.Schema:
-    """What tasks that judge give to tasks that fold."""
+    """The columns that classifying tasks send to folding tasks."""
     fixed = [(TARGET, pa.int32()), (SHARD, pa.int32()), (KEY, pa.string()), (EVENTS, pa.int64())]
     values = [(_column(n), _type(work, each)) for n, each in enumerate(work.values)]
-    return pa.schema([*fixed, *values, (TOLD, pa.string()), (SEGMENT, pa.binary())])
+    return pa.schema([*fixed, *values, (RESULT, pa.string()), (SEGMENT, pa.binary())])
 
 
 def _column(number: int) -> str:
-    """By number: Spark takes names that differ in case only for the same."""
+    """By number: Spark treats names that differ in case only as the same."""
     return f"value_{number}"
 
 
@@ -44,12 +44,12 @@ def _type(work: Work, value: Value) -> pa.DataType:
 
 
 class Folding:
-    """The share of one task that judges: per key, what its fresh events come to."""
+    """The fresh events of one classifying task, folded per key."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self._schema = columns(work)
-        # By number: a column may be called like what is computed of another one.
+        # By number: a column may have the name of an aggregate of another one.
         wanted = dict.fromkeys([work.shape.key or "", *(v.column for v in work.values)])
         self._names = {name: f"column_{number}" for number, name in enumerate(wanted)}
         self._waiting: list[pa.Table] = []
@@ -58,7 +58,7 @@ class Folding:
         self.events: dict[int, int] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Take fresh events."""
+        """Add fresh events."""
         if not self._work.shape.key:
             return
         self._waiting.append(rows.select(list(self._names)).rename_columns([*self._names.values()]))
@@ -85,9 +85,9 @@ class Folding:
         ]
         yield from pa.table(arrays, schema=self._schema).to_batches(_BATCH)
 
-    def summary(self, told: str, segment: bytes) -> pa.RecordBatch:
-        """The row that tells the driver what was done."""
-        given = {TARGET: 0, TOLD: told, SEGMENT: segment}
+    def summary(self, result: str, segment: bytes) -> pa.RecordBatch:
+        """The row that reports to the driver what was done."""
+        given = {TARGET: 0, RESULT: result, SEGMENT: segment}
         arrays = [pa.array([given.get(each.name)], each.type) for each in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -112,22 +112,23 @@ class Folding:
         return [grouped[name] for name in names]
 
     def _one_by_one(self, rows: pa.Table, each: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
-        """Every event for itself: their sums could be too large for what tasks send each other."""
+        """Every event for itself: their sums could overflow the columns that tasks send."""
         ones = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
         values = (pc.is_valid(rows[c]) if how == "count" else rows[c] for c, how in each)
         return [rows.column(0), ones, *values]
 
 
 def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Make the deltas of the shards of one task; gives what the driver is to know."""
+    """Make the deltas of the shards of one task; returns the results for the driver."""
     rows = pa.Table.from_batches(list(batches), columns(work))
-    told = rows.filter(pc.is_valid(rows[TOLD])).select([TOLD, SEGMENT])
-    rows = rows.filter(pc.is_null(rows[TOLD]))
+    results = rows.filter(pc.is_valid(rows[RESULT])).select([RESULT, SEGMENT])
+    rows = rows.filter(pc.is_null(rows[RESULT]))
     owned = np.flatnonzero(work.targets == task).tolist()
     changed = _deltas(work, rows) if rows.num_rows else {}
     unchanged = tuple(shard for shard in owned if shard not in changed)
     own = Folded(task, changed, unchanged).to_text()
-    return pa.concat_tables([told, pa.table([[own], pa.nulls(1, pa.binary())], schema=told.schema)])
+    own_row = pa.table([[own], pa.nulls(1, pa.binary())], schema=results.schema)
+    return pa.concat_tables([results, own_row])
 
 
 def _deltas(work: Work, rows: pa.Table) -> Mapping[int, tuple[Ref, int]]:

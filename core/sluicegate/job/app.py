@@ -12,7 +12,7 @@ from sluicegate.spark.submit.run import OWN_ERROR, OWN_HINT
 
 
 def main() -> int:
-    """Run the job; the exit code is that of the error, which is told on standard error."""
+    """Run the job; the exit code is that of the error, which is printed on standard error."""
     try:
         spark = SparkSession.builder.getOrCreate()
         StreamJob.from_conf(spark).run()

@@ -1,6 +1,6 @@
 """The gated job: claims its stream, runs a Spark query, and commits each of its micro-batches.
 
-An application of your own gets at it like this:
+Your own application uses it like this:
 
     import sluicegate
 
@@ -10,8 +10,8 @@ An application of your own gets at it like this:
     sluicegate.StreamJob.from_conf(SparkSession.builder.getOrCreate()).run(process)
 
 and is started with `sluicegate submit STREAM`, with `app = "job.py"` in the stream's table.
-`process` gets the events of an epoch without duplicates and gives what is to be written, or None.
-What it does besides is done at least once: an epoch that is interrupted is computed again.
+`process` gets the events of an epoch without duplicates and returns the rows to write, or None.
+Its side effects happen at least once: an interrupted epoch is computed again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 from sluicegate.checkpoint.format.offset_log import read_offsets
 from sluicegate.config import NamedStream, load_config
 from sluicegate.errors import Fenced, NotFound, SluicegateError, error_in
-from sluicegate.job.epoch import Epochs, Gated, Process, Step
-from sluicegate.job.progress import Telling
+from sluicegate.job.epoch import EpochContext, Epochs, Process, Step
+from sluicegate.job.progress import EpochReporter
 from sluicegate.positions import Positions, to_spark
 from sluicegate.sources.log import spark as source
 from sluicegate.sources.log.log import Log
@@ -42,7 +42,7 @@ from sluicegate.storage import LocalStorage, joined_uri
 from sluicegate.stream.output import open_sink
 from sluicegate.stream.spec import INCARNATION, describe, pins_now
 from sluicegate.stream.stream import open_stream
-from sluicegate.stream.writer import Gate, Run
+from sluicegate.stream.writer import Run, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,11 +55,11 @@ _LOOK = 2.0
 
 
 class _Stopping(Exception):
-    """The job was asked to end: no further epoch is begun."""
+    """The job was asked to stop: no further epoch is begun."""
 
 
 class Running:
-    """What happens while the query of a run is running."""
+    """The query of a run while it runs."""
 
     def __init__(
         self, run: Run, commit: Callable[[Positions], None], stop: threading.Event
@@ -71,21 +71,21 @@ class Running:
         self._error: BaseException | None = None
 
     def batch(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
-        """What Spark calls for every micro-batch of a query with this checkpoint."""
+        """The function that Spark calls for every micro-batch of a query with this checkpoint."""
 
         def commit(_frame: DataFrame, number: int) -> None:
             try:
                 with self._turn():
                     self._commit(_end_of(checkpoint, number))
             except BaseException as e:
-                # Spark would tell of it in its own words only. What came first counts.
+                # Spark would only report it in its own words. The first error counts.
                 self._error = self._error or e
                 raise
 
         return commit
 
     def until_its_end(self, start: Callable[[], StreamingQuery]) -> None:
-        """Start the query and wait; it ends between epochs, if asked to or if it is overtaken."""
+        """Start the query and wait; it ends between epochs, on request or after a takeover."""
         query = None
         try:
             query = start()
@@ -106,23 +106,23 @@ class Running:
             if not (self._stop.is_set() or looks) or not self._busy.acquire(blocking=False):
                 continue
             try:
-                if self._stop.is_set() or self._is_overtaken():
+                if self._stop.is_set() or self._is_superseded():
                     query.stop()
             finally:
                 self._busy.release()
             looked = time.monotonic()
 
     def _end(self, query: StreamingQuery) -> None:
-        """Let a query not go on that nobody waits for any more."""
+        """Stop a query that is no longer waited for."""
         self._stop.set()
         with self._busy:
             query.stop()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """While an epoch is worked on nobody stops the query; who stops it waits for its thread.
+        """While an epoch is computed the query is not stopped; stopping waits for its thread.
 
-        So a batch that comes just then must not wait in turn.
+        So a batch that starts just then must not wait in turn.
         """
         while True:
             if self._stop.is_set():
@@ -134,8 +134,8 @@ class Running:
         finally:
             self._busy.release()
 
-    def _is_overtaken(self) -> bool:
-        """Whether this run can never commit again: it need not wait for its next epoch to know."""
+    def _is_superseded(self) -> bool:
+        """Whether this run can never commit again; known before its next epoch."""
         if self._run.stream.chain.head().digest == self._run.snapshot.digest:
             return False
         try:
@@ -146,22 +146,22 @@ class Running:
         return self._stop.is_set()
 
     def _explain(self) -> None:
-        """Raise what a failure came from, if that is known.
+        """Raise the cause of a failure, if that is known.
 
-        What a run fails with that was taken over is of no interest: others clear away its files.
+        After a takeover other errors do not matter: the new writer clears away the files.
         """
         try:
             self._run.refresh()
         except Fenced:
             raise
         except SluicegateError as e:
-            _log.error("whether another run took over is not known: %s", e.message)
+            _log.error("cannot check whether another run took over: %s", e.message)
         if self._error is not None and (own := own_error(self._error)):
             raise own from None
 
 
 def own_error(error: BaseException) -> SluicegateError | None:
-    """An error that is ours, also if it came from a task and Spark has put it into its words."""
+    """An error of our own, also if it came from a task and Spark has wrapped it."""
     return error if isinstance(error, SluicegateError) else error_in(str(error))
 
 
@@ -180,7 +180,7 @@ def ending_by_signal(stop: Callable[[], object]) -> Iterator[None]:
 
 
 def _end_of(checkpoint: Path, batch: int) -> Positions:
-    """Where a micro-batch ends, as Spark wrote it down before it began."""
+    """Where a micro-batch ends, as Spark recorded before it began."""
     entry = read_offsets(LocalStorage(checkpoint), batch)
     positions = entry.offsets[0].positions
     if positions is None:
@@ -236,24 +236,24 @@ class StreamJob:
         return cls(spark, settings)
 
     def run(self, process: Process | None = None, *, step: Step = lambda _: None) -> None:
-        """Run until all is read, or until it is asked to end; SIGTERM ends it between epochs."""
+        """Run until all is read, or until it is asked to stop; SIGTERM ends it between epochs."""
         named = self._settings.stream
         description = describe(named)
         stream = open_stream(joined_uri(self._settings.home, named.name), read_only=False)
         pinned = stream.chain.head().pins
         log = open_source(named.source, pinned.get(INCARNATION))
         pins = pins_now(named, pinned)
-        # What is not there must not cost a snapshot at every try.
+        # Before the claim: a missing sink must not cost a snapshot at every attempt.
         sink = open_sink(stream, named.sink)
-        telling = Telling(named, log, self._settings.progress)
+        reporter = EpochReporter(named, log, self._settings.progress)
         app = self._spark.sparkContext.applicationId
-        with Gate(stream).claim(app=app, pins=pins, force=self._settings.force) as run:
+        with StreamWriter(stream).claim(app=app, pins=pins, force=self._settings.force) as run:
             sink.settle()
             sink.clear(run)
             step("claimed")
-            gated = Gated(run, log, sink, description)
+            context = EpochContext(run, log, sink, description)
             with _scratch(run) as scratch:
-                self._run_query(gated, telling, process, scratch / "checkpoint", step)
+                self._run_query(context, reporter, process, scratch / "checkpoint", step)
             sink.settle()
 
     def stop(self) -> None:
@@ -262,26 +262,26 @@ class StreamJob:
 
     def _run_query(
         self,
-        gated: Gated,
-        telling: Telling,
+        context: EpochContext,
+        reporter: EpochReporter,
         process: Process | None,
         checkpoint: Path,
         step: Step,
     ) -> None:
-        run = gated.run
-        epochs = Epochs(self._spark, gated, process, step)
-        telling.start(run)
+        run = context.run
+        epochs = Epochs(self._spark, context, process, step)
+        reporter.start(run)
 
         def commit(end: Positions) -> None:
             if done := epochs.commit(end):
-                telling.of(done)
-                step("told")
+                reporter.report(done)
+                step("reported")
 
         self._spark.dataSource.register(source.LogSource)
         running = Running(run, commit, self._stop)
         with ending_by_signal(self.stop):
             batch = running.batch(checkpoint)
-            running.until_its_end(lambda: self._start(run, gated.source, checkpoint, batch))
+            running.until_its_end(lambda: self._start(run, context.source, checkpoint, batch))
 
     def _start(self, run: Run, log: Log, checkpoint: Path, batch: Any) -> StreamingQuery:
         settings = self._settings
@@ -303,11 +303,11 @@ class StreamJob:
 
 @contextmanager
 def _scratch(run: Run) -> Iterator[Path]:
-    """The directory that Spark may use during a run; what runs before left behind goes away."""
+    """The directory that Spark may use during a run; those of earlier runs are removed."""
     everything = run.stream.storage.local_path("runs")
     assert everything
     run.refresh()
-    # Also that of a run that was deposed and does not know it yet: it can commit no more.
+    # Also that of a superseded run that does not know it yet: it cannot commit any more.
     shutil.rmtree(everything, ignore_errors=True)
     try:
         yield everything / run.id

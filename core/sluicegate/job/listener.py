@@ -1,9 +1,9 @@
 """For applications that keep positions in an offset store: where to start, and what to commit.
 
-Spark tells of a batch after it is in the commit log, and does not wait for listeners. So the store
-never is ahead of the query; killed at the wrong moment it is behind, usually by one batch, and
-that one is read again. The query's id and the batch's number fence each commit: what an older
-batch of the same query reports late is refused.
+Spark reports a batch after it is in the commit log, and does not wait for listeners. So the store
+is never ahead of the query. If the job is killed in between, the store is behind, usually by one
+batch, which is read again. The query's id and the batch's number fence each commit: a late report
+of an older batch of the same query is refused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def starting_offsets(
         return new_consumer
     if text is None:
         raise NotFound(
-            f"no starting offsets were given: {command.STARTING_OFFSETS} is not set",
+            f"starting offsets are missing: {command.STARTING_OFFSETS} is not set",
             hint="start the application with: sluicegate submit --app APP --offsets-store DIR "
             "--consumer NAME",
         )
@@ -87,16 +87,15 @@ def commit_offsets(
 ) -> OffsetsListener:
     """Let finished batches of all queries of a session be committed, and be reported to `submit`.
 
-    Of every query, the end offsets of its Kafka-form sources go to the consumer that is called
-    like the query; `consumers` maps names of queries to other consumers. A query without a name
-    goes to the consumer that `submit` was given. `store` is the store that `submit` was given, if
-    it is left out.
+    The end offsets of a query's Kafka-form sources go to the consumer with the name of the query;
+    `consumers` maps names of queries to other consumers. A query without a name commits to the
+    consumer that `submit` was given. Without `store`, it is the store that `submit` was given.
     """
     place = store or spark.conf.get(command.OFFSETS_STORE, None)
     reports = Reports(spark.conf.get(command.PROGRESS, None))
     if place is None and not reports.is_open:
         raise NotFound(
-            "there is no offset store to commit to, and nobody to report to",
+            "there is no offset store to commit to, and no `submit` to report to",
             hint="start the application with: sluicegate submit --app APP --offsets-store DIR "
             "--consumer NAME; or name a store: commit_offsets(spark, store=DIR)",
         )
@@ -109,7 +108,7 @@ def commit_offsets(
 
 
 class OffsetsListener(StreamingQueryListener):
-    """The listener; it raises nothing into Spark, but logs what goes wrong."""
+    """The listener; it logs errors and raises none into Spark."""
 
     def __init__(
         self,
@@ -136,7 +135,7 @@ class OffsetsListener(StreamingQueryListener):
             return
         _log.warning(
             "query %s commits to consumer %s, but the application was started with the positions "
-            "of %s: call the query that, or say commit_offsets(spark, consumers={%r: %r})",
+            "of %s: rename the query, or call commit_offsets(spark, consumers={%r: %r})",
             event.name,
             consumer,
             self._given,
@@ -148,8 +147,8 @@ class OffsetsListener(StreamingQueryListener):
         try:
             consumer = self._try_to_commit(event.progress)
             self._reports.send(_report(event.progress, consumer))
-        except Exception:  # noqa: BLE001 - whatever it is, the query is not to suffer
-            _log.exception("a finished batch could not be dealt with")
+        except Exception:  # noqa: BLE001 - the query must not fail
+            _log.exception("a finished batch could not be committed or reported")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         if self._nameless == str(event.id):
@@ -175,7 +174,7 @@ class OffsetsListener(StreamingQueryListener):
         consumer = self._consumer(progress.name, query)
         if self._store is None or consumer is None or not len(positions):
             return None
-        # Spark also tells of batches without data, which would cost an fsync each.
+        # Spark also reports batches without data, which would cost an fsync each.
         if self._committed.get(query) != positions:
             self._store.save_many(consumer, positions, fence=Fence(query, progress.batchId))
             self._committed[query] = positions
@@ -190,7 +189,7 @@ class OffsetsListener(StreamingQueryListener):
 
 
 def end_positions(ends: list[str | None]) -> Positions:
-    """The positions in the end offsets of a query's sources; of one partition, the least."""
+    """The positions in the end offsets of a query's sources; the lowest of each partition."""
     least: dict[tuple[str, int], int] = {}
     for text in ends:
         for each in _positions(text):

@@ -1,4 +1,4 @@
-"""Those who hear of a committed epoch: an offset store, and the `submit` that started the job."""
+"""Reporting committed epochs: to an offset store, and to the `submit` that started the job."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sluicegate.stream.writer import Run
 _log = logging.getLogger("sluicegate.job")
 
 
-class Telling:
-    """Tells of epochs; whatever is wrong then with those who are told, nothing is raised.
+class EpochReporter:
+    """Reports epochs; errors of a store or of `submit` are logged, not raised.
 
-    A store that is not there is refused at once.
+    A store that does not exist is refused at once.
     """
 
     def __init__(self, stream: NamedStream, source: Log, progress: str | None) -> None:
@@ -34,12 +34,12 @@ class Telling:
         self._store = LockFileOffsetStore.open(stream.offsets) if stream.offsets else None
 
     def start(self, run: Run) -> None:
-        """Publish where a run begins: one before may have died after a commit, or was reverted."""
+        """Publish where a run begins: the last one may have died after a commit."""
         self._run = run.id
         self._publish(run.snapshot)
 
-    def of(self, done: Done) -> None:
-        """Tell of an epoch that is committed and published."""
+    def report(self, done: Done) -> None:
+        """Report an epoch that is committed and published."""
         self._reports.send(self._progress(done, self._publish(done.snapshot)))
 
     def _publish(self, snapshot: Snapshot) -> str | None:
@@ -52,7 +52,7 @@ class Telling:
                 name, snapshot.positions, fence=Fence(snapshot.stream_id, snapshot.number)
             )
         except SluicegateError as e:
-            # The epoch is committed; whoever follows the store is behind until the next one.
+            # The epoch is committed; readers of the store are behind until the next one.
             _log.error(
                 "the positions of snapshot %d were not published: %s", snapshot.number, e.message
             )

@@ -1,8 +1,8 @@
-"""Records: lines of JSON as columns, and what is wrong with those that cannot be.
+"""Records: lines of JSON as columns, and the reasons to reject a line.
 
-Arrow's parser takes a whole piece at once and refuses all of it for one bad line, so a piece with
-bad lines is halved until they stand alone. Every line that is given to it begins and ends with a
-brace, so no object goes on in the next line: then as many rows as lines means one row for each.
+Arrow's parser takes an entire piece at once and refuses all of it for one bad line, so a piece with
+bad lines is halved until they are alone. Every line that is given to it begins and ends with a
+brace, so no object continues in the next line: then as many rows as lines means one row for each.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of a piece that are whole, and those that are not, with the reason."""
+    """The valid records of a piece, and the rejected ones with the reason."""
 
     rows: pa.Table
     rejects: pa.Table
 
 
 def parse(data: bytes, partition: int, first: int, shape: Shape) -> Records:
-    """The records in whole lines; the first one has the offset `first`."""
+    """The records in complete lines; the first one has the offset `first`."""
     octets = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(octets == _NEWLINE) + 1
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
@@ -101,7 +101,7 @@ class _Reader:
         return bytes(self._data[self._starts[number] : self._ends[number] - 1])
 
     def read_parts(self, odd: Column) -> None:
-        """Read what lies between lines that are not as usual, and judge those alone."""
+        """Read the lines between unusual ones together, and unusual ones alone."""
         begin = 0
         for number in odd.tolist():
             self.read(begin, number)
@@ -139,7 +139,7 @@ class _Reader:
     def _try(self, data: memoryview, count: int) -> tuple[pa.Table | None, str]:
         options = pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore")
         try:
-            # Arrow's parser leaves it to others whether texts are valid.
+            # Arrow's parser does not check whether texts are valid UTF-8.
             _as_text(data).validate(full=True)
             table = pj.read_json(
                 pa.BufferReader(pa.py_buffer(data)),
@@ -172,7 +172,7 @@ def _sorted_out(reader: _Reader, partition: int, first: int, shape: Shape) -> Re
         wrong = np.flatnonzero(faults)
         bad += [(int(lines[n]), _WHY[int(faults[n])]) for n in wrong.tolist()]
         rows, lines = rows.filter(pa.array(faults == 0)), lines[faults == 0]
-    # Not appended to the rows: without any columns those are none.
+    # Not appended to the rows: a table without columns has no rows.
     place = [pa.array(np.full(len(lines), partition, np.int32)), pa.array(lines + first)]
     placed = pa.table([*rows.columns, *place], schema=shape.rows)
     return Records(placed.combine_chunks(), _rejects(reader, bad, partition, first))
@@ -203,7 +203,7 @@ _WHY = {
 
 
 def _faults(rows: pa.Table, shape: Shape) -> Column | None:
-    """What each record lacks; None if none lacks anything."""
+    """The fault of each record, 0 for none; None if there are no faults."""
     needed = [*([shape.key] if shape.key else []), *shape.stamp]
     missing = any(rows[name].null_count for name in needed)
     wrong, endless = _out_of_range(rows, shape), _not_finite(rows)
@@ -238,7 +238,7 @@ def _out_of_range(rows: pa.Table, shape: Shape) -> Column:
 
 
 def _not_finite(rows: pa.Table) -> Column:
-    """Which records have a number that JSON does not know; one of them would spoil every sum."""
+    """Which records have a number that is not finite; one of them would spoil every sum."""
     wrong = np.zeros(rows.num_rows, bool)
     for column in rows.columns:
         if pa.types.is_floating(column.type):

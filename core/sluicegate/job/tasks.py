@@ -1,7 +1,7 @@
-"""The functions that run in Spark's tasks: over Arrow batches, and never twice for one result.
+"""The functions that run in Spark's tasks, over Arrow batches; repeated attempts agree.
 
 A worker keeps the ledger of a stream from epoch to epoch and adds only what is new; each attempt
-works on a fork of it, so a repeated attempt gives the same answer.
+works on a fork of it, so a repeated attempt gives the same result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sluicegate.job.records import (
     Shape,
     parse,
 )
-from sluicegate.job.work import Judged, Slice, Work
+from sluicegate.job.work import Classified, Slice, Work
 from sluicegate.shards.hashing import shards_of
 from sluicegate.sources.log.log import Log
 from sluicegate.storage.blobs import Ref
@@ -41,7 +41,7 @@ from sluicegate.stream.stream import open_stream
 
 
 class Writer:
-    """One file, made when there is something to write; its name is no other attempt's."""
+    """One file, made when there is something to write; its name is unique among attempts."""
 
     def __init__(self, directory: Path, schema: pa.Schema) -> None:
         self._path = directory / f"part-{uuid.uuid4().hex}.parquet"
@@ -75,15 +75,16 @@ def _blake2b() -> hashlib.blake2b:
 
 
 REJECTED = "/rejected"
-"""What is added to the name of a log for the stamps of records that were rejected: their places.
+"""The suffix of a log's name in the stamps of rejected records, which are their positions.
 
-Not the name itself: a record whose place is its stamp may be whole to a table that was mended."""
-_BELOW_FLOOR = "its stamp is below the floor: whether it was seen is not known any more"
+Not the name itself: after a fix of the stream's table, such a record may be valid, and its position
+may then be its own stamp."""
+_BELOW_FLOOR = "its stamp is below the retention floor, so it may be a duplicate"
 _ledgers: dict[str, tuple[tuple[Ref, ...], Ledger]] = {}
 
 
 def ledger_for(work: Work) -> Ledger:
-    """Everything that was seen before an epoch."""
+    """All stamps that were seen before an epoch."""
     known, ledger = _ledgers.get(work.stream, ((), Ledger()))
     if known != work.dedup:
         blobs = open_stream(work.stream, read_only=True).blobs
@@ -99,8 +100,8 @@ def ledger_for(work: Work) -> Ledger:
     return ledger
 
 
-class Judging:
-    """One task's share of an epoch: what is fresh is written and folded, the rest is counted."""
+class RecordClassifier:
+    """One task's share of an epoch: fresh records are written and folded, others are counted."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -113,7 +114,7 @@ class Judging:
         self._counts = dict.fromkeys(("read", "applied", "duplicates", "rejected"), 0)
 
     def add(self, records: Records, order: Column | None = None) -> None:
-        """Take records; of equal ones the first counts, or the smallest in `order`."""
+        """Add records; of equal ones the first is applied, or the smallest in `order`."""
         rows = records.rows
         self._partitions.update(np.unique(records.rejects[PARTITION].to_numpy()).tolist())
         self._partitions.update(np.unique(rows[PARTITION].to_numpy()).tolist())
@@ -121,7 +122,7 @@ class Judging:
         self._reject(records.rejects)
         if not rows.num_rows:
             return
-        if self._work.judged:
+        if self._work.deduplicates:
             rows = self._fresh(rows, order)
         self._counts["applied"] += rows.num_rows
         if self._rows:
@@ -129,16 +130,16 @@ class Judging:
         self._folding.add(rows)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What goes on to the tasks that fold, and last what the driver is to know."""
+        """The rows for the folding tasks, and last the result for the driver."""
         yield from self._folding.finish()
         written = {DATA: self._rows.close() if self._rows else (), REJECTS: self._rejects.close()}
-        judged = Judged(
+        classified = Classified(
             partitions=tuple(sorted(self._partitions)),
             files={kind: files for kind, files in written.items() if files},
             events=self._folding.events,
             **self._counts,
         )
-        yield self._folding.summary(judged.to_text(), segment.encode(self._fork.learnt()))
+        yield self._folding.summary(classified.to_text(), segment.encode(self._fork.learnt()))
 
     def _fresh(self, rows: pa.Table, order: Column | None) -> pa.Table:
         verdicts = self._fork.insert(self._stamps(rows), self._work.at_ms, order).verdicts
@@ -156,7 +157,7 @@ class Judging:
 
     def _expired(self, rows: pa.Table) -> pa.Table:
         plain = rows.drop_columns([PARTITION, OFFSET]).to_pylist()
-        # As far as it was read: columns that are not named are not here any more.
+        # Only the named columns: the others were not parsed.
         texts = [json.dumps(row, ensure_ascii=False).encode() for row in plain]
         columns = {
             PARTITION: rows[PARTITION],
@@ -167,10 +168,10 @@ class Judging:
         return pa.table(columns, schema=REJECT_COLUMNS)
 
     def _reject(self, rejects: pa.Table) -> None:
-        """Keep records aside, once each: after a reset they are read again."""
+        """Keep rejected records aside, once each: after a reset they are read again."""
         if not rejects.num_rows:
             return
-        if self._work.judged:
+        if self._work.deduplicates:
             stamps = _positions(rejects, self._work.incarnation + REJECTED)
             verdicts = self._fork.insert(stamps, self._work.at_ms).verdicts
             self._counts["duplicates"] += int(np.count_nonzero(verdicts == DUPLICATE))
@@ -191,48 +192,48 @@ Batches = Iterator[pa.RecordBatch]
 HOME = "_home"
 
 
-def judge_slices(work: Work, numbers: Batches) -> Batches:
-    """Read slices of the source, judge their records and fold what is fresh."""
-    judging = Judging(work)
+def classify_slices(work: Work, numbers: Batches) -> Batches:
+    """Read slices of the source, classify their records and fold the fresh ones."""
+    classifier = RecordClassifier(work)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for records in _read(work, work.slices[number]):
-                judging.add(records)
-    yield from judging.finish()
+                classifier.add(records)
+    yield from classifier.finish()
 
 
 def read_slices(work: Work, numbers: Batches) -> Batches:
-    """Read slices of the source and send every record to where its stamp is judged."""
+    """Read slices of the source and send every record to the task that classifies its stamp."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for records in _read(work, work.slices[number]):
                 yield from _sent(work, records)
 
 
-def judge_all(work: Work, batches: Batches) -> Batches:
-    """Judge records whose stamps all come here: of equal ones the smallest position counts."""
-    judging = Judging(work)
+def classify_all(work: Work, batches: Batches) -> Batches:
+    """Classify records whose equal stamps all come here: the smallest position is applied."""
+    classifier = RecordClassifier(work)
     rows = pa.Table.from_batches(list(batches), sent_columns(work.shape))
     bad = rows.filter(rows[REASON].is_valid())
     good = rows.filter(rows[REASON].is_null()).combine_chunks()
     place = np.lexsort((good[OFFSET].to_numpy(), good[PARTITION].to_numpy()))
     order = np.empty(len(place), np.int64)
     order[place] = np.arange(len(place))
-    judging.add(
+    classifier.add(
         Records(good.select(work.shape.rows.names), bad.select(REJECT_COLUMNS.names)), order
     )
-    yield from judging.finish()
+    yield from classifier.finish()
 
 
 def fold(work: Work, batches: Batches) -> Batches:
-    """Fold what goes to the shards of this task, and pass on what the driver is to know."""
+    """Fold the rows for the shards of this task, and pass on the results for the driver."""
     context = TaskContext.get()
     assert context
     yield from fold_shards(work, context.partitionId(), batches).to_batches()
 
 
 def sent_columns(shape: Shape) -> pa.Schema:
-    """Records on their way to where they are judged: also those that are to be rejected."""
+    """The columns of records on their way to classification, also of rejected ones."""
     extra = [(VALUE, pa.binary()), (REASON, pa.string()), (HOME, pa.int32())]
     return pa.schema([*shape.rows, *extra])
 
@@ -253,26 +254,26 @@ def _sent(work: Work, records: Records) -> Batches:
 
 
 def _with_home(work: Work, rows: pa.Table) -> pa.Table:
-    """Where a record is judged: equal stamps are judged in one place."""
+    """The rows with the task that classifies them: the same for equal stamps."""
     names = rows[work.shape.stamp[0]].combine_chunks()
     homes = shards_of(names, work.tasks) if rows.num_rows else np.empty(0)
     return rows.append_column(HOME, pa.array(homes.astype(np.int32)))
 
 
 def write_rows(attempts: str, batches: Batches) -> Batches:
-    """Write what a user's function gave, and tell of the file."""
+    """Write the rows of a user's function, and report the file."""
     writer: Writer | None = None
     for batch in batches:
         if writer is None:
             writer = Writer(Path(attempts), batch.schema)
         writer.write(pa.Table.from_batches([batch]))
     for file in writer.close() if writer else ():
-        yield pa.RecordBatch.from_pydict({"told": [json.dumps(file.fields())]})
+        yield pa.RecordBatch.from_pydict({"result": [json.dumps(file.fields())]})
 
 
-def file_of(told: str) -> File:
-    """The file that a task told of."""
-    return File(*json.loads(told))
+def file_of(result: str) -> File:
+    """The file that a task reported."""
+    return File(*json.loads(result))
 
 
 def first_reject(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What the tasks of an epoch are told, and what they tell; all of it travels between machines."""
+"""The input and the results of the tasks of an epoch, as they are sent between machines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One attempt at one epoch: what to read, how to judge and fold it, where to put it."""
+    """One attempt at one epoch: what to read, how to classify and fold it, where to put it."""
 
     source: str
     slices: tuple[Slice, ...]
@@ -42,13 +42,13 @@ class Work:
     """Which task folds each shard."""
     tasks: int
     """How many tasks fold."""
-    judged: bool = True
-    """Whether duplicates are dropped; false only to measure what that costs."""
+    deduplicates: bool = True
+    """Whether duplicates are dropped; false only to measure the cost of that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What a task that judged tells: counts, files, and how many events it sent to each shard."""
+class Classified:
+    """The result of a classifying task: counts, files, and the events it sent to each shard."""
 
     partitions: tuple[int, ...]
     read: int
@@ -65,7 +65,7 @@ class Judged:
         return json.dumps(fields)
 
     @classmethod
-    def from_text(cls, text: str) -> Judged:
+    def from_text(cls, text: str) -> Classified:
         """As the driver gets it."""
         fields: dict[str, Any] = json.loads(text)
         fields["partitions"] = tuple(fields["partitions"])
@@ -76,7 +76,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a task that folded tells: of every shard it owns, its delta and how many events."""
+    """The result of a folding task: for each of its shards, the delta and the number of events."""
 
     task: int
     changed: Mapping[int, tuple[Ref, int]]

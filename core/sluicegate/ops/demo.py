@@ -276,7 +276,7 @@ def _send_again(uri: str, partition: int, chance: random.Random) -> None:
     lines = b"".join(piece.data for piece in log.read(partition, start, end)).splitlines()
     again = [line for line in lines if chance.random() < _RETRIES]
     if again:
-        with LogWriter(uri, partition, patience=10.0) as writer:
+        with LogWriter(uri, partition, timeout=10.0) as writer:
             writer.append(again)
 
 

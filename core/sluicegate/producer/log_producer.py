@@ -1,8 +1,8 @@
-"""What applications send with: records that carry stamps, in the log once or more, never lost.
+"""The producer for applications: records with stamps, in the log at least once, never lost.
 
-A record is durable in the outbox before it is appended, and leaves the outbox after. Whatever
-kills the producer, the next one with its directory appends what may be missing, under the same
-stamps; the job that reads the log drops what then is there twice.
+A record is durable in the outbox before it is appended, and leaves the outbox after. If the
+producer is killed, the next one with its directory appends the records that may be missing, under
+the same stamps; the job that reads the log drops the duplicates.
 
 The lock of a partition is held for the length of one append, so any number of producers take turns.
 To hold it longer would save some microseconds beside an fsync, and keep all the others out.
@@ -41,9 +41,9 @@ _NUMBERS = 64
 
 
 class RecordInvalid(UsageError):
-    """Something that cannot be a record of a log."""
+    """A value that cannot be a record of a log."""
 
-    default_hint = "give a JSON object, without the columns of the stamp"
+    default_hint = "pass a JSON object without the columns of the stamp"
 
 
 def _no_number(text: str) -> NoReturn:
@@ -76,7 +76,7 @@ class Columns:
             raise RecordInvalid(f"a record cannot be JSON: {e!s:.200}") from e
         if not self._names.isdisjoint(fields):
             taken = ", ".join(sorted(self._names & fields.keys()))
-            raise RecordInvalid(f"a record has columns of the stamp already: {taken!a:.200}")
+            raise RecordInvalid(f"a record already has columns of the stamp: {taken!a:.200}")
         if len(data) > self._most:
             hint = f"a record has up to {self._most} bytes"
             raise RecordInvalid(f"a record has {len(data)} bytes", hint=hint)
@@ -119,15 +119,15 @@ _OUTBOX = Options(reserve=65536, segment_bytes=64 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """How a producer of a log works.
+    """Settings of a log's producer.
 
-    A segment of the log is full at so many bytes; it waits so many seconds for others at a
-    partition. `in_log` tells what of it the log holds: necessary after the restore of a backup of
-    its directory, and otherwise it saves duplicates.
+    A segment of the log is full at `segment_bytes`; `timeout` is how many seconds to wait for the
+    lock of a partition. `in_log` lists the producer's sequences in the log: needed after a backup
+    of its directory was restored; otherwise it avoids duplicates.
     """
 
     segment_bytes: int = SEGMENT_BYTES
-    patience: float = 30.0
+    timeout: float = 30.0
     outbox: Options = _OUTBOX
     in_log: LogHolds | None = None
     calls: Calls | None = None
@@ -160,7 +160,7 @@ class LogProducer:
         stamp: Sequence[str] = STAMP,
         sending: Sending = DEFAULTS,
     ) -> Self:
-        """The producer in a directory, made if it is new, with what it owed the log appended."""
+        """The producer in a directory, made if it is new; appends pending records to the log."""
         log = Log.open(uri, calls=sending.calls)
         columns = Columns(stamp, producer_id)
         check_segment_bytes(sending.segment_bytes)
@@ -193,9 +193,9 @@ class LogProducer:
     def send_many(self, records: Iterable[tuple[int, Fields | bytes | str]]) -> list[Stamp]:
         """Stamp records and append them, in order within each partition; durable when it returns.
 
-        Each is an object, or one as JSON. Something that cannot be a record is refused before
-        anything happens. After any other error they may have been taken: what was is appended by
-        the next call, or the next opening, so send only those again that you know were not.
+        Each is an object, or one as JSON. An invalid record is refused before anything is
+        written. After any other error the records may be in the outbox, and the next call or the
+        next opening appends them: send only those again that you know are not.
         """
         wanted = [(partition, self._columns.payload(record)) for partition, record in records]
         with self._mutex:
@@ -217,7 +217,7 @@ class LogProducer:
         return stamps
 
     def flush(self) -> int:
-        """Append what is in the outbox, in order; gives how many records that were."""
+        """Append the records in the outbox, in order; returns how many they were."""
         count = 0
         with self._mutex:
             self._refuse_stopped()
@@ -231,7 +231,7 @@ class LogProducer:
         return count
 
     def close(self) -> None:
-        """Close it; what is not appended stays in the outbox for the next opening."""
+        """Close it; records that are not appended stay in the outbox for the next opening."""
         with self._mutex:
             self._stopped = self._stopped or "it was closed"
             for tail in self._tails.values():
@@ -252,7 +252,7 @@ class LogProducer:
         tail = self._tail(partition)
         at_once = max(1, _APPEND_BYTES // max(map(len, lines)))
         try:
-            with writer_lock(self._log, partition).hold(timeout=self._sending.patience):
+            with writer_lock(self._log, partition).hold(timeout=self._sending.timeout):
                 tail.refresh()
                 for first in range(0, len(lines), at_once):
                     tail.append(lines[first : first + at_once])
@@ -271,7 +271,7 @@ class LogProducer:
         return self._tails[partition]
 
     def _check_partitions(self, wanted: set[int]) -> None:
-        """Refuse what could never be appended, before it is in the outbox."""
+        """Refuse a missing partition before a record is in the outbox."""
         if wanted <= self._tails.keys():
             return
         there = self._log.partitions()
@@ -286,7 +286,7 @@ class LogProducer:
         if self._stopped is not None:
             raise LogWriterStopped(
                 f"producer {self.producer_id!a:.80} has stopped: {self._stopped:.300}",
-                hint="open it again: it then appends what it owes the log, with the same stamps",
+                hint="open it again: it then appends the pending records, with the same stamps",
             )
 
 

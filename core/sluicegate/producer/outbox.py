@@ -1,7 +1,8 @@
 """The outbox: stamp and payload of every message that the log has not acknowledged.
 
-A segment is a file that only grows: a frame of kind `outbox` that tells its epoch and number, then
-groups. A group is what one call issued, and counts as a whole or not at all. Little-endian:
+A segment is a file that only grows: a frame of kind `outbox` with its epoch and number, then
+groups. A group holds the messages of one call, and is valid as a unit or not at all.
+Little-endian:
 
      0   4  magic            89 53 4F 42
      4   4  body length      u32
@@ -12,11 +13,11 @@ groups. A group is what one call issued, and counts as a whole or not at all. Li
     32   4  header checksum  CRC-32 of bytes 0 to 31
     36   …  body             per message: partition u32, sequence u64, length u32, payload
 
-Epoch and position tell a group from bytes of a payload that look like one.
+Epoch and position distinguish a group from bytes of a payload that look like one.
 
-It knows where each pending message is; payloads stay on disk. What is declared in the producer's
-state counts, and nothing else: a segment that was made but not declared, and bytes behind the
-declared length of one that no longer grows, are of a writer that died or was fenced.
+It knows where each pending message is; payloads stay on disk. Only segments declared in the
+producer's state count: a segment that was made but not declared, and bytes behind the declared
+length of one that no longer grows, are of a writer that died or was fenced.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def next_group(data: bytes, at: int, epoch: int) -> int:
 def is_torn(data: bytes, at: int, epoch: int) -> bool:
     """Whether the end of a segment is the beginning of a group whose writer died.
 
-    False for what was written to its end and does not match its checksum.
+    False for a group that was written to its end and does not match its checksum.
     """
     rest = data[at : at + _HEADER_BYTES]
     if len(rest) < _HEADER_BYTES:
@@ -206,11 +207,11 @@ class Writer:
 
     @classmethod
     def create(cls, storage: LocalStorage, calls: Calls, epoch: int, number: int) -> Writer:
-        """A new segment, which counts when a state names it."""
+        """A new segment, which is valid once a state names it."""
         head = codec.encode(SEGMENT, {"epoch": epoch, "number": number})
         segment = Segment(epoch, number, len(head))
         if not storage.put_if_absent(segment.name, head):
-            raise StorageFailed(f"{storage.uri}/{segment.name} is there already")
+            raise StorageFailed(f"{storage.uri}/{segment.name} already exists")
         return cls(storage, calls, segment)
 
     def append(self, group: bytes) -> None:
@@ -218,7 +219,7 @@ class Writer:
         with self._translated():
             self._calls.write(self._fd, group)
             self._calls.sync(self._fd)
-            # What goes into a file that was replaced or removed meanwhile goes nowhere.
+            # A write to a file that was replaced or removed meanwhile is lost.
             if not os.path.samestat(os.fstat(self._fd), self._path.stat()):
                 raise FileNotFoundError
         self.segment.length += len(group)
@@ -233,7 +234,7 @@ class Writer:
 
 
 def read_segment(storage: LocalStorage, declared: Declared) -> tuple[bytes, int]:
-    """The bytes of a segment and where its groups begin; `OutboxDamaged` if that cannot be told."""
+    """The bytes of a segment and where its groups begin; `OutboxDamaged` if it cannot be read."""
     name = segment_name(declared.epoch, declared.number)
     place = f"{storage.uri}/{name}"
     try:
@@ -265,10 +266,10 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class Found:
-    """What reading an outbox brought up.
+    """The result of reading an outbox.
 
-    `cut` bytes at its end were not a whole group. They are `doubtful` when this cannot be told
-    from damage to a group that somebody was told of; `damaged` are files that were salvaged.
+    `cut` bytes at its end were not a complete group. They are `doubtful` if they could also be a
+    damaged group whose stamps were returned to the caller; `damaged` are files that were salvaged.
     """
 
     highest: dict[int, int] = field(default_factory=dict)
@@ -302,13 +303,14 @@ class Outbox:
         return self._writer is not None
 
     def keys(self) -> list[Key]:
-        """What is pending, by partition and sequence."""
+        """The pending messages, by partition and sequence."""
         return sorted(self._places)
 
     def load(self, state: State, *, rescue: bool) -> Found:
-        """Take over the segments that a state declares; `OutboxDamaged` if one is not whole.
+        """Take over the segments that a state declares; `OutboxDamaged` if one is damaged.
 
-        With `rescue`, what can be read of a damaged one is written anew and the file set aside.
+        With `rescue`, the readable messages of a damaged one are written again and the file is
+        set aside.
         """
         found = Found()
         rescued: list[Messages] = []
@@ -325,7 +327,7 @@ class Outbox:
             self.begin()
             self.append(messages)
         found.doubtful |= bool(found.damaged)
-        self.seal()
+        self.close_segment()
         return found
 
     def _load(self, state: State, declared: Declared, grows: bool, found: Found) -> None:
@@ -364,7 +366,7 @@ class Outbox:
             self._places[partition, sequence] = _Place(segment, at, size, checksum)
 
     def _salvage(self, state: State, declared: Declared, found: Found) -> Messages:
-        """Every message that can be read of a damaged segment, which is kept under another name."""
+        """The readable messages of a damaged segment, which is kept under another name."""
         segment = Segment(declared.epoch, declared.number, 0)
         try:
             data = self._storage.get(segment.name, limit=LIMIT)
@@ -389,12 +391,12 @@ class Outbox:
 
     def begin(self) -> None:
         """Begin a segment; it must be declared in a durable state before anything is appended."""
-        self.seal()
+        self.close_segment()
         self._number += 1
         self._writer = Writer.create(self._storage, self._calls, self._epoch, self._number)
         self._segments.append(self._writer.segment)
 
-    def seal(self) -> None:
+    def close_segment(self) -> None:
         """Let the last segment grow no more."""
         if self._writer:
             self._writer.close()
@@ -410,7 +412,7 @@ class Outbox:
             writer.append(encode_group(messages, self._epoch, position))
         except BaseException:
             # Half a group may be there; the state that declares the next segment cuts it off.
-            self.seal()
+            self.close_segment()
             raise
         places = zip(messages, group_offsets(messages, position), strict=True)
         for (partition, sequence, payload), at in places:
@@ -431,7 +433,7 @@ class Outbox:
         return True
 
     def finished(self) -> list[Segment]:
-        """The segments that are of no use any more."""
+        """The segments that are no longer needed."""
         active = self._writer.segment if self._writer else None
         return [each for each in self._segments if not each.pending and each is not active]
 
@@ -445,7 +447,7 @@ class Outbox:
         gone = set(map(id, finished))
         self._segments = [each for each in self._segments if id(each) not in gone]
         for each in finished:
-            # What cannot be deleted is not declared either, so the next opening deletes it.
+            # A file that cannot be deleted is not declared either, so the next opening deletes it.
             with suppress(StorageFailed):
                 self._storage.delete(each.name)
 

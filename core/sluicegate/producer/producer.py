@@ -1,15 +1,15 @@
-"""A producer whose messages carry stamps that never repeat, whatever kills it.
+"""A producer whose messages carry stamps that never repeat, even if it is killed.
 
-The order of durable steps is what everything rests on. A segment is made before the state that
+Correctness depends on the order of the durable steps. A segment is made before the state that
 declares it, and that state is written before anything is appended; a range is reserved before a
-sequence of it is used; a state without a segment is written before the segment is deleted. And the
-claim is looked at after each of these writes.
+sequence of it is used; a state without a segment is written before the segment is deleted. The
+claim is checked after each of these writes.
 
 Before `issue` returns a stamp, stamp and payload are durably in the outbox, inside a range of
-sequences that was durably reserved before. So after a crash `pending` gives what must be sent
-again, with the same stamps, and new messages get sequences that nobody was told of. Send only what
-`issue` or `pending` gave you; a message whose `issue` was cut short may be pending or not, so look
-there before issuing it again.
+sequences that was durably reserved before. So after a crash `pending` gives the messages that must
+be sent again, with the same stamps, and new messages get sequences that were never handed out. Send
+only messages from `issue` or `pending`; a message whose `issue` was interrupted may be pending or
+not, so check `pending` before issuing it again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sluicegate.storage import LocalStorage, local_root
 from sluicegate.storage.syscalls import Calls
 
 LogHolds = Mapping[int, int | Iterable[int]]
-"""Per partition what a log holds of a producer: the highest sequence, or all of them."""
+"""Per partition the sequences of a producer in a log: the highest one, or all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Present:
 
 
 def present(partition: int, held: int | Iterable[int]) -> Present:
-    """What a log holds of a partition, or `StampInvalid`."""
+    """The sequences of a partition that a log holds, or `StampInvalid`."""
     if isinstance(held, int):
         _check(partition, held)
         return Present((held,), held)
     sequences: Collection[int]
     if isinstance(held, range) and held.step == 1:
-        # Not looked at one by one: a log may hold billions.
+        # Not checked one by one: a log may hold billions.
         sequences, ends = held, [held[0], held[-1]] if held else []
     else:
         try:
@@ -86,7 +86,7 @@ def present(partition: int, held: int | Iterable[int]) -> Present:
 
 
 def check_own(stamp: Stamp, producer_id: str) -> None:
-    """Refuse what is not a stamp of this producer."""
+    """Refuse a value that is not a stamp of this producer."""
     if not isinstance(stamp, Stamp) or not isinstance(stamp.producer_id, str):
         raise StampInvalid(f"{stamp!a:.80} is not a stamp")
     _check(stamp.partition, stamp.sequence, stamp.producer_id)
@@ -98,12 +98,12 @@ def check_own(stamp: Stamp, producer_id: str) -> None:
 
 
 def check_messages(messages: Iterable[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """The messages as a list, or `UsageError` for what cannot be stamped."""
+    """The messages as a list, or `UsageError` for invalid ones."""
     wanted = []
     for partition, payload in messages:
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise UsageError(f"a payload is {type(payload).__name__}", hint="give it as bytes")
-        # Kept as it is now: what the caller does to a buffer later must not change the message.
+        # Copied: a later change of the caller's buffer must not change the message.
         wanted.append((partition, bytes(payload)))
     for partition in {partition for partition, _ in wanted}:
         _check(partition, 0)
@@ -112,7 +112,7 @@ def check_messages(messages: Iterable[tuple[int, bytes]]) -> list[tuple[int, byt
 
 def _check(partition: int, sequence: int, producer_id: str = "") -> None:
     if type(partition) is not int or type(sequence) is not int:
-        raise StampInvalid(f"{partition!a:.40} and {sequence!a:.40} are not whole numbers")
+        raise StampInvalid(f"{partition!a:.40} and {sequence!a:.40} are not integers")
     Stamp(producer_id, partition, sequence).checked()
 
 
@@ -124,16 +124,16 @@ class SequencesExhausted(SluicegateError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an instance works.
+    """Settings of an instance.
 
-    It reserves so many sequences at a time, begins a new segment of its outbox after so many
-    bytes, waits so many seconds for the lock, and with `salvage` goes on with what can be read of
-    a damaged outbox.
+    It reserves `reserve` sequences at a time, begins a new segment of its outbox after
+    `segment_bytes`, waits `timeout` seconds for the lock, and with `salvage` continues with the
+    readable messages of a damaged outbox.
     """
 
     reserve: int = 1024
     segment_bytes: int = 8 * 1024 * 1024
-    patience: float = 0.0
+    timeout: float = 0.0
     salvage: bool = False
 
     def __post_init__(self) -> None:
@@ -142,14 +142,14 @@ class Options:
 
 
 class Instance:
-    """What a producer does durably; the caller holds the lock and lets in one thread at a time."""
+    """The durable steps of a producer; the caller holds the lock, for one thread at a time."""
 
     def __init__(self, storage: LocalStorage, calls: Calls, options: Options) -> None:
         """Take over the directory, and fence older instances."""
         self._storage = storage
         self._options = options
         self._unsaved = 0
-        # In this order: what is issued by others after their claims were taken, they find out.
+        # In this order: older instances that issue later find that their claim is gone.
         self.claim = Claim.take(storage)
         self.state = read_newest(storage)
         self.outbox = Outbox(storage, calls, self.claim.epoch, options.segment_bytes)
@@ -174,7 +174,7 @@ class Instance:
         return counter.next if counter else 0
 
     def stamped(self, wanted: list[tuple[int, bytes]]) -> tuple[Messages, dict[int, int]]:
-        """Messages with their sequences, and where each partition then stands."""
+        """Messages with their sequences, and the next sequence of each partition."""
         ends: dict[int, int] = {}
         stamped: Messages = []
         for partition, payload in wanted:
@@ -198,8 +198,8 @@ class Instance:
         try:
             self.save({p: min(ends[p] + self._options.reserve - 1, END) for p in short})
         except BaseException:
-            # The next one must not find room in a segment that no state declares.
-            self.outbox.seal()
+            # The next call must not find room in a segment that no state declares.
+            self.outbox.close_segment()
             raise
 
     def append(self, stamped: Messages) -> None:
@@ -211,7 +211,7 @@ class Instance:
             self.claim.check()
 
     def drop(self, keys: Iterable[Key]) -> int:
-        """Take messages that the log holds out of the outbox."""
+        """Remove messages that the log holds from the outbox."""
         dropped = 0
         for key in keys:
             if self.outbox.drop(key):
@@ -235,7 +235,7 @@ class Instance:
         return len(keys)
 
     def save(self, reserve: Mapping[int, int] = MappingProxyType({})) -> None:
-        """Replace the durable state, then delete what it no longer names."""
+        """Replace the durable state, then delete the segments that it no longer names."""
         state, finished = self.state, self.outbox.finished()
         state.segments, state.growing = self.outbox.declared(), self.outbox.growing
         self._storage.replace(state_name(state.epoch), state.encode(reserve))
@@ -254,12 +254,12 @@ class Instance:
             counter = self.counter(partition)
             counter.next = max(counter.next, highest + 1)
         if found.doubtful:
-            # What was lost at the end may have been sent: its sequences are not given again.
+            # Messages lost at the end may have been sent: their sequences are not used again.
             for counter in self.state.counters.values():
                 counter.skip_to(counter.reserved)
 
     def _tidy(self) -> None:
-        """Delete what older instances left and the durable state does not name."""
+        """Delete files of older instances that the durable state does not name."""
         files = look(self._storage)
         named = {(each.epoch, each.number) for each in self.state.segments}
         stale = [state_name(epoch) for epoch in files.states if epoch < self.claim.epoch]
@@ -273,7 +273,7 @@ class Instance:
             with suppress(StorageFailed):
                 self._storage.delete(name)
         for entry in self._storage.list(temporary=True):
-            # Whoever writes here holds the lock, or is fenced and must not finish anyway.
+            # A process that writes here holds the lock, or is fenced and must not finish anyway.
             with suppress(OSError):
                 Path(self._storage.uri, entry.name).unlink()
 
@@ -284,14 +284,14 @@ DEFAULTS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What to send, under which stamp."""
+    """A message with its stamp."""
 
     stamp: Stamp
     payload: bytes
 
 
 class IdempotentProducer:
-    """The one open instance of a producer; get it from `create` or `open`, and close it.
+    """The only open instance of a producer; get it from `create` or `open`, and close it.
 
     Threads may share it; forked children may not.
     """
@@ -330,10 +330,10 @@ class IdempotentProducer:
         in_log: LogHolds | None = None,
         calls: Calls | None = None,
     ) -> Self:
-        """The producer in a directory, as its only instance; reconciled if told `in_log`.
+        """The producer in a directory, as its only instance; reconciled with `in_log`.
 
         `NotFound` if there is none, `Locked` if another instance is open. After the restore of a
-        backup `in_log` is necessary: nothing else tells what was issued since.
+        backup `in_log` is necessary: nothing else shows what was issued since.
         """
         calls = calls or Calls()
         storage = LocalStorage(local_root(fspath(directory)), calls=calls)
@@ -362,11 +362,11 @@ class IdempotentProducer:
 
     @property
     def found(self) -> Found:
-        """What opening found in the outbox: bytes it cut off, files it salvaged."""
+        """The result of reading the outbox: bytes that were cut off, files that were salvaged."""
         return self._instance.found
 
     def issue(self, partition: int, payload: bytes) -> Stamp:
-        """Stamp one message, durably; see `issue_many` for many at the price of one."""
+        """Stamp one message, durably; see `issue_many` for many at the cost of one."""
         return self.issue_many([(partition, payload)])[0]
 
     def issue_many(self, messages: Iterable[tuple[int, bytes]]) -> list[Stamp]:
@@ -393,7 +393,7 @@ class IdempotentProducer:
         return [Stamp(self.producer_id, partition, sequence) for partition, sequence, _ in stamped]
 
     def acknowledge(self, stamps: Stamp | Iterable[Stamp]) -> int:
-        """Note that the log durably holds these messages; gives how many were pending.
+        """Record that the log durably holds these messages; returns how many were pending.
 
         This becomes durable with later work or `close`, because an acknowledgement that is lost
         only costs one more sending of the message, with the same stamp.
@@ -404,7 +404,8 @@ class IdempotentProducer:
                 check_own(stamp, self.producer_id)
                 if stamp.sequence >= self.next_sequence(stamp.partition):
                     raise UsageError(
-                        f"{stamp!s:.200} was never issued", hint="acknowledge what issue gave"
+                        f"{stamp!s:.200} was never issued",
+                        hint="acknowledge stamps that issue returned",
                     )
             dropped = self._instance.drop((stamp.partition, stamp.sequence) for stamp in chosen)
             if self._instance.is_due:
@@ -421,7 +422,7 @@ class IdempotentProducer:
             if end > self.next_sequence(partition):
                 last = Stamp(self.producer_id, partition, end - 1)
                 raise UsageError(
-                    f"{last!s:.200} was never issued", hint="acknowledge what issue gave"
+                    f"{last!s:.200} was never issued", hint="acknowledge stamps that issue returned"
                 )
             dropped = self._instance.drop_range(partition, first, end)
             if self._instance.is_due:
@@ -429,7 +430,7 @@ class IdempotentProducer:
         return dropped
 
     def pending(self) -> Iterator[Message]:
-        """What must be sent, again or for the first time: in order of each partition."""
+        """The messages to send, again or for the first time, in the order of each partition."""
         with self._working():
             return self._messages(self._instance.outbox.keys())
 
@@ -438,14 +439,14 @@ class IdempotentProducer:
             for (partition, sequence), payload in self._instance.outbox.read(keys):
                 yield Message(Stamp(self.producer_id, partition, sequence), payload)
         except Corrupt:
-            # A newer instance deletes what the log has, which is no damage.
+            # A newer instance deletes messages that the log has, which is no damage.
             self._instance.claim.check()
             raise
 
     def reissue(self, stamp: Stamp) -> bytes | None:
-        """Note, durably, that a stamp is sent again: the partition continues behind it at least.
+        """Record, durably, that a stamp is sent again: the partition continues after it at least.
 
-        Gives the payload, or None if the outbox does not hold it.
+        Returns the payload, or None if the outbox does not hold it.
         """
         check_own(stamp, self.producer_id)
         key = stamp.partition, stamp.sequence
@@ -461,7 +462,7 @@ class IdempotentProducer:
     def was_issued(self, stamp: Stamp) -> bool:
         """Whether this producer issued a stamp: exact for the last `window` of a partition.
 
-        Of those below nothing is kept, and the answer is yes: it cannot be a new message's.
+        For older ones nothing is kept, and the answer is yes: a new message never gets them.
         """
         stamp.checked()
         counter = self._instance.state.counters.get(stamp.partition)
@@ -472,32 +473,32 @@ class IdempotentProducer:
         )
 
     def reconcile(self, in_log: LogHolds) -> int:
-        """Take over, durably, what the log holds per partition; gives how many were pending.
+        """Take over, durably, what the log holds per partition; returns how many were pending.
 
-        A number is the highest sequence there: of those below some may be missing, so only that
-        one leaves the outbox. A collection, such as `range(0, highest + 1)` of a log that was
-        written in order, tells them all. Each partition continues behind the highest.
+        A number is the highest sequence there: lower ones may be missing, so only that one leaves
+        the outbox. A collection, such as `range(0, highest + 1)` for a log that was written in
+        order, lists them all. Each partition continues after the highest.
         """
-        told = {partition: present(partition, held) for partition, held in in_log.items()}
+        known = {partition: present(partition, held) for partition, held in in_log.items()}
         with self._working():
             keys = self._instance.outbox.keys()
             dropped = self._instance.drop(
-                key for key in keys if key[0] in told and key[1] in told[key[0]].sequences
+                key for key in keys if key[0] in known and key[1] in known[key[0]].sequences
             )
-            for partition, held in told.items():
+            for partition, held in known.items():
                 _advance(self._instance.counter(partition), held)
             self._instance.save()
         return dropped
 
     def close(self) -> None:
-        """Give up the lock; what was acknowledged is made durable if that is possible."""
+        """Release the lock; acknowledgements are made durable if possible."""
         with self._mutex:
             if self._closed:
                 return
             self._closed = True
             with self._held:
-                self._instance.outbox.seal()
-                # Acknowledgements are all that could get lost, and another has the rest by now.
+                self._instance.outbox.close_segment()
+                # Only acknowledgements could get lost; a newer instance has the rest.
                 with suppress(StorageFailed, ProducerFenced, NotFound):
                     self._instance.claim.check()
                     self._instance.save()
@@ -512,7 +513,7 @@ class IdempotentProducer:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Alone among threads, open, and with a claim that nobody has taken."""
+        """With the mutex, while it is open and its claim is valid."""
         with self._mutex:
             if self._closed:
                 raise UsageError(f"producer {self.producer_id!a:.80} is closed", hint="open it")
@@ -520,17 +521,17 @@ class IdempotentProducer:
             try:
                 yield
             except (NotFound, StorageFailed):
-                # A newer instance may have cleared away what was written to just now.
+                # A newer instance may have removed the file that was just written to.
                 self._instance.claim.check()
                 raise
 
 
 def _lock(storage: LocalStorage, options: Options) -> AbstractContextManager[None]:
-    return FileLock(Path(storage.uri) / LOCK).hold(timeout=options.patience)
+    return FileLock(Path(storage.uri) / LOCK).hold(timeout=options.timeout)
 
 
 def _advance(counter: Counter, held: Present) -> None:
-    """Continue behind what the log holds; the sequences up to there count as issued."""
+    """Continue after the sequences in the log; those up to there count as issued."""
     counter.next = max(counter.next, held.highest + 1)
     for first, end in held.ranges():
         counter.gaps.remove(first, end)

@@ -1,10 +1,10 @@
-"""What a producer knows of itself, its directory, and the claim that fences older instances.
+"""The state of a producer, its directory, and the claim that fences older instances.
 
 Fields of the body, version 1:
 
     producer_id   text
     epoch         of the instance that wrote it
-    window        how many sequences `was_issued` tells exactly, per partition
+    window        for how many sequences `was_issued` is exact, per partition
     partitions    three columns: partition, next sequence, end of the reserved range
     gaps          three columns: partition, first, end: skipped sequences inside the window
     acknowledged  three columns: partition, first, end: of messages that are in the segments
@@ -18,12 +18,12 @@ Only segments named here count, and of those that do not grow only so many bytes
     <epoch>.claim                             the newest instance; made exclusively, never changed
     <epoch>.state                             its state; of several the one of the highest epoch
     <epoch>-<number>.outbox                   its segments, and those it inherited
-    <name>.outbox.damaged                     what salvage set aside
+    <name>.outbox.damaged                     a file that salvage set aside
 
 Each instance writes only to files that carry its own epoch, so one that lost its lock cannot
-overwrite anything of a newer one. It finds out because the newer one removed its claim *before*
-it looked at states and segments, and because it looks for its claim *after* each write and before
-it tells anybody: whichever comes first, the other one sees it.
+overwrite anything of a newer one. It finds out because the newer one removes its claim *before* it
+reads states and segments, and because it checks its claim *after* each write and before it hands
+out a stamp: whichever comes first, the other one sees it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from sluicegate.storage import Storage
 
 FORMAT = codec.Format("producer", version=1, max_body=64 * 1024 * 1024)
 END = MAX_SEQUENCE + 1
-"""What the next sequence of a partition is when all are used up."""
+"""The next sequence of a partition when all are used up."""
 _LARGEST = 2**63
 
 
@@ -70,7 +70,7 @@ class Ranges:
         return iter(list(zip(self._starts, self._ends, strict=True)))
 
     def add(self, first: int, end: int) -> None:
-        """Put the numbers from `first` to before `end` in."""
+        """Add the numbers from `first` to before `end`."""
         if first >= end:
             return
         low, high = bisect_left(self._ends, first), bisect_right(self._starts, end)
@@ -79,7 +79,7 @@ class Ranges:
         self._starts[low:high], self._ends[low:high] = [first], [end]
 
     def remove(self, first: int, end: int) -> None:
-        """Take the numbers from `first` to before `end` out."""
+        """Remove the numbers from `first` to before `end`."""
         low, high = bisect_right(self._ends, first), bisect_left(self._starts, end)
         if low >= high or first >= end:
             return
@@ -91,7 +91,7 @@ class Ranges:
 
 @dataclass(slots=True)
 class Counter:
-    """One partition: the next sequence, how far sequences are durably reserved, and what is not so.
+    """One partition: the next sequence, how far sequences are durably reserved, and exceptions.
 
     `gaps` were skipped and never issued; `acknowledged` are those the log is known to hold.
     """
@@ -102,7 +102,7 @@ class Counter:
     acknowledged: Ranges = field(default_factory=Ranges)
 
     def skip_to(self, sequence: int) -> None:
-        """Continue there; what lies between is never issued."""
+        """Continue there; the sequences in between are never issued."""
         if sequence > self.next:
             self.gaps.add(self.next, sequence)
             self.next = sequence
@@ -176,7 +176,7 @@ def _state(fields: Any) -> State:
     if not isinstance(producer_id, str):
         raise TypeError("the producer's name is not a text")
     Stamp(producer_id, 0, 0).checked()
-    state = State(producer_id, _whole(fields["epoch"]), _whole(fields["window"]))
+    state = State(producer_id, _integer(fields["epoch"]), _integer(fields["window"]))
     for partition, sequence, end in _rows(fields["partitions"]):
         if partition > MAX_PARTITION or partition in state.counters or sequence > end:
             raise ValueError(f"partition {partition} cannot be at {sequence} of {end}")
@@ -199,12 +199,14 @@ def _columns(rows: list[list[int]]) -> list[list[int]]:
 
 def _rows(columns: Any) -> list[tuple[int, int, int]]:
     one, two, three = columns
-    return [(_whole(a), _whole(b), _whole(c)) for a, b, c in zip(one, two, three, strict=True)]
+    return [
+        (_integer(a), _integer(b), _integer(c)) for a, b, c in zip(one, two, three, strict=True)
+    ]
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= _LARGEST:
-        raise TypeError(f"{value!r} is not a whole number")
+        raise TypeError(f"{value!r} is not an integer")
     return value
 
 
@@ -219,15 +221,15 @@ _ATTEMPTS = 10
 class ProducerFenced(Fenced):
     """A newer instance of the producer was opened, so this one may never issue again."""
 
-    default_hint = "close it; what it had not sent is in pending() of the newer instance"
+    default_hint = "close it; its unsent messages are in pending() of the newer instance"
 
 
 class StateDamaged(Corrupt):
-    """The state of a producer is damaged or missing, so what it has issued is not known."""
+    """The state of a producer is damaged or missing, so the issued stamps are not known."""
 
     default_hint = (
-        "restore the directory from a backup and open it with in_log=, so that it continues behind "
-        "what the log holds; or create a producer with another id in another directory"
+        "restore the directory from a backup and open it with in_log=, so that it continues after "
+        "the last sequence in the log; or create a producer with another id in another directory"
     )
 
 
@@ -247,7 +249,7 @@ def _claim_name(epoch: int) -> str:
 
 @dataclass(slots=True)
 class Files:
-    """What a producer's directory holds, by epoch."""
+    """The files of a producer's directory, by epoch."""
 
     claims: list[int] = field(default_factory=list)
     states: list[int] = field(default_factory=list)
@@ -256,7 +258,7 @@ class Files:
 
     @property
     def newest(self) -> int:
-        """The highest epoch anything tells of."""
+        """The highest epoch of any file."""
         return max(*self.claims, *self.states, *(epoch for epoch, _ in self.segments), 0, 0)
 
 
@@ -296,19 +298,19 @@ def read_newest(storage: Storage) -> State:
 
 
 def create_files(storage: Storage, first: State) -> None:
-    """Make a directory a producer's, or see that it is this one's; the caller holds the lock."""
+    """Make a directory a producer's, or check that it is this one's; the caller holds the lock."""
     if storage.stat(MARKER.name) is not None:
         MARKER.read(storage, make=MAKE)
         there = read_newest(storage).producer_id
         if there != first.producer_id:
             raise UsageError(
-                f"{storage.uri} is of another producer, {there!a:.80}",
+                f"{storage.uri} belongs to another producer, {there!a:.80}",
                 hint="give each producer a directory of its own",
             )
         return
     files = look(storage)
     if files.newest or set(files.others) - {LOCK}:
-        # Also a producer whose marker got lost: starting anew would issue its stamps again.
+        # Also a producer whose marker got lost: a new start would issue its stamps again.
         raise UsageError(
             f"{storage.uri} is not a producer, and not empty",
             hint="name a new directory, or restore the marker of the producer that was there",
@@ -329,7 +331,7 @@ class Claim:
 
     @classmethod
     def take(cls, storage: Storage) -> Claim:
-        """Claim a new epoch durably, and take their claims from all older instances.
+        """Claim a new epoch durably, and remove the claims of all older instances.
 
         An epoch is the time in milliseconds, or one more than the highest there is: an instance
         that outlives the restore of a backup must not share its epoch with the next one.
@@ -360,7 +362,7 @@ class Claim:
             raise ProducerFenced(message, place=place)
 
     def lose(self, why: str) -> None:
-        """Give it up: what it protects turned out to be somebody else's."""
+        """Mark it as lost: the files that it protects belong to another instance."""
         self._lost = self._lost or why
 
     def _look(self) -> str | None:
@@ -374,15 +376,15 @@ class Claim:
         return None if found == self._data else "its claim was replaced"
 
     def _successor(self) -> str:
-        """Who has it now, as far as that can be told."""
+        """The owner of the newer claim, as far as that is known."""
         newer = [epoch for epoch in look(self._storage).claims if epoch > self.epoch]
         if not newer:
-            return "its claim is gone, as after the restore of a backup"
+            return "its claim is missing, as after the restore of a backup"
         place = f"{self._storage.uri}/{_claim_name(newer[-1])}"
         try:
             data = self._storage.get(_claim_name(newer[-1]), limit=CLAIM.max_frame)
             who = Who.from_fields(codec.decode(CLAIM, data, place)["by"])
         except (SluicegateError, KeyError, TypeError):
-            # Evidence only: that there is a newer claim is enough.
+            # For the message only: the newer claim itself is enough.
             who = None
-        return f"epoch {newer[-1]} was opened by {who or 'somebody'}"
+        return f"epoch {newer[-1]} was opened by {who or 'another process'}"

@@ -1,1 +1,1 @@
-"""The state of a stream: deltas per shard, how they merge, and where epochs put them."""
+"""The state of a stream: deltas per shard, how they merge, and where epochs store them."""

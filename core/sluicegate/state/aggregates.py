@@ -17,7 +17,7 @@ from sluicegate.errors import ConfigInvalid
 from sluicegate.state.delta import KEY, PRESENT, REPLACES, Merge, Table
 
 EVENTS = "events"
-"""The column that every delta of a job has: how many events of the key were counted."""
+"""The column that every delta of a job has: how many events of the key were applied."""
 
 _FORM = re.compile(r"(count)|(sum|min|max|avg)\(\s*([^()\s]+)\s*\)")
 _NUMBERS = ("long", "double")
@@ -26,7 +26,7 @@ _SUM, _COUNT = ".sum", ".count"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One column of a delta: what is computed of which column of the records, how it merges."""
+    """One column of a delta: its source column, how it is computed and how it merges."""
 
     name: str
     how: Literal["sum", "min", "max", "count"]
@@ -62,11 +62,13 @@ def parse(aggregates: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Ag
     found = []
     for name, text in sorted(aggregates.items()):
         if name in (KEY, REPLACES, PRESENT, EVENTS) or name.endswith((_SUM, _COUNT)):
-            raise ConfigInvalid(f"an aggregate cannot be called {name!r}", hint="call it otherwise")
+            raise ConfigInvalid(
+                f"an aggregate cannot be called {name!r}", hint="choose another name"
+            )
         form = _FORM.fullmatch(text.strip())
         if form is None:
             raise ConfigInvalid(
-                f"aggregate {name} = {text!r} is none of: count, sum(COLUMN), min(COLUMN), "
+                f"aggregate {name} = {text!r} must be one of: count, sum(COLUMN), min(COLUMN), "
                 "max(COLUMN), avg(COLUMN)"
             )
         how, column = form[1] or form[2], form[3]
@@ -77,7 +79,7 @@ def parse(aggregates: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Ag
 
 
 def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
-    """State as a person wants it: key, events, and the aggregates by their names."""
+    """State for people: key, events, and the aggregates by their names."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -98,7 +100,7 @@ def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
 
 
 def events_in(state: Table) -> int:
-    """How many events a state has counted; of other state, one for each key."""
+    """How many events a state has applied; for other state, one for each key."""
     import pyarrow.compute as pc
 
     if EVENTS not in state.column_names:
@@ -109,7 +111,7 @@ def events_in(state: Table) -> int:
 def rows(
     state: Table, aggregates: Sequence[Aggregate], keys: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """State as plain values by key: of some keys, or of all; other state is shown as it is."""
+    """State as plain values by key: for some keys, or all; other state is shown unchanged."""
     import pyarrow.compute as pc
 
     if keys is not None:
@@ -127,7 +129,7 @@ def _check_column(name: str, how: str, column: str, columns: Mapping[str, str]) 
     if kind is None:
         raise ConfigInvalid(
             f"aggregate {name} is over {column!r}, which is not among the columns",
-            hint=f'say what it is: columns = {{ {column} = "long" }}',
+            hint=f'declare its type: columns = {{ {column} = "long" }}',
         )
     if how in ("sum", "avg") and kind not in _NUMBERS:
         raise ConfigInvalid(f"aggregate {name}: there is no {how} of {column!r}, a {kind}")

@@ -1,7 +1,7 @@
-"""Where an epoch puts its deltas before it is committed, and what decides that it is complete.
+"""Where an epoch stores its deltas before it is committed, and the check that it is complete.
 
-A backend serves one attempt at a time: what an attempt wrote is invisible until its epoch is
-committed, and is an orphan if it never is.
+A backend serves one attempt at a time: the deltas of an attempt are invisible until its epoch is
+committed, and are orphans if it never is.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class DeltaConflict(Corrupt):
     """Different bytes for a delta that is there already; deltas are never overwritten."""
 
     default_hint = (
-        "an epoch was computed twice with different results: see whether the job is deterministic"
+        "an epoch was computed twice with different results: check that the job is deterministic"
     )
 
 
 class EpochIncomplete(SluicegateError):
-    """An epoch must not be committed: a shard has not said what became of it."""
+    """An epoch must not be committed: not every shard has a result."""
 
     default_hint = "nothing was committed; the epoch can be computed again"
 
@@ -37,27 +37,27 @@ class StateBackend(Protocol):
         """The authoritative version of the assignment; it only grows, and 0 means no fence."""
 
     def write_delta(self, shard: int, epoch: int, version: int, data: bytes) -> Ref:
-        """Store what an epoch changed in a shard; the same bytes again are no change.
+        """Store the delta of a shard in an epoch; storing the same bytes again is allowed.
 
         `StaleVersion` for a writer that was routed by an older assignment.
         """
 
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
-        """Say that an epoch changed nothing in a shard."""
+        """Record that an epoch changed nothing in a shard."""
 
     def read_delta(self, shard: int, epoch: int) -> bytes | None:
-        """What an epoch changed in a shard; None if nothing is known of it."""
+        """The delta of a shard in an epoch; None if there is none."""
 
     def epoch_complete(self, epoch: int, shards: Collection[int]) -> Mapping[int, Ref]:
-        """The changed shards' deltas, every one intact; `EpochIncomplete` if one is silent."""
+        """The changed shards' deltas, all intact; `EpochIncomplete` if a result is missing."""
 
     def prune_before(self, epoch: int) -> int:
         """Forget the deltas of epochs strictly before; never of the newest committed one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The authoritative version, the newest committed epoch (0: none), and what one epoch changed.
+class EpochStatus:
+    """The authoritative version, the newest committed epoch (0: none), and the deltas of one epoch.
 
     `deltas` is None if that epoch is not committed, or no longer kept.
     """
@@ -68,16 +68,16 @@ class Standing:
 
 
 class Committed(Protocol):
-    """What a backend asks the chain, every time anew: a writer's own memory is no fence."""
+    """What a backend reads from the chain, every time again: a cached value is no fence."""
 
     def version(self) -> int:
         """The authoritative version of the assignment."""
 
-    def standing(self, epoch: int) -> Standing:
-        """How things stand for an epoch, by one look at the head."""
+    def status(self, epoch: int) -> EpochStatus:
+        """The status of an epoch, from one read of the head."""
 
     def prune_before(self, epoch: int) -> int:
-        """Give up the epochs strictly before; gives how many snapshots went."""
+        """Prune the epochs strictly before; returns how many snapshots were pruned."""
 
 
 class BlobStateBackend:
@@ -94,35 +94,35 @@ class BlobStateBackend:
 
     def write_delta(self, shard: int, epoch: int, version: int, data: bytes) -> Ref:
         ref = Ref(digest_of(data), len(data))
-        committed = self._say(shard, epoch, version, ref)
+        committed = self._record(shard, epoch, version, ref)
         return ref if committed else self._blobs.put(data)
 
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
-        self._say(shard, epoch, version, None)
+        self._record(shard, epoch, version, None)
 
-    def accept(self, epoch: int, version: int, said: Mapping[int, Ref | None]) -> None:
-        """Take over what tasks say of their shards: a delta that they stored, or unchanged."""
-        standing = self._committed.standing(epoch)
-        check_version(version, standing.version)
-        for shard, ref in said.items():
-            _is_committed(standing.deltas, shard, epoch, ref)
-            self._attempt.say(shard, epoch, ref, standing.newest)
+    def accept(self, epoch: int, version: int, results: Mapping[int, Ref | None]) -> None:
+        """Take over the results of tasks for shards: a stored delta, or None for unchanged."""
+        status = self._committed.status(epoch)
+        check_version(version, status.version)
+        for shard, ref in results.items():
+            _is_committed(status.deltas, shard, epoch, ref)
+            self._attempt.record(shard, epoch, ref, status.newest)
 
-    def _say(self, shard: int, epoch: int, version: int, ref: Ref | None) -> bool:
-        """Keep what a shard says; whether just that is committed already."""
-        standing = self._committed.standing(epoch)
-        check_version(version, standing.version)
-        committed = _is_committed(standing.deltas, shard, epoch, ref)
-        self._attempt.say(shard, epoch, ref, standing.newest)
+    def _record(self, shard: int, epoch: int, version: int, ref: Ref | None) -> bool:
+        """Record the result of a shard; whether it is committed already."""
+        status = self._committed.status(epoch)
+        check_version(version, status.version)
+        committed = _is_committed(status.deltas, shard, epoch, ref)
+        self._attempt.record(shard, epoch, ref, status.newest)
         return committed
 
     def read_delta(self, shard: int, epoch: int) -> bytes | None:
-        committed = self._committed.standing(epoch).deltas
-        ref = self._attempt.said(epoch).get(shard) if committed is None else committed.get(shard)
+        committed = self._committed.status(epoch).deltas
+        ref = self._attempt.results(epoch).get(shard) if committed is None else committed.get(shard)
         return self._blobs.get(ref) if ref else None
 
     def epoch_complete(self, epoch: int, shards: Collection[int]) -> Mapping[int, Ref]:
-        changed = complete(self._attempt.said(epoch), epoch, shards)
+        changed = complete(self._attempt.results(epoch), epoch, shards)
         for shard, ref in changed.items():
             try:
                 self._blobs.check(ref, read=True)
@@ -132,7 +132,7 @@ class BlobStateBackend:
 
     def prune_before(self, epoch: int) -> int:
         self._attempt.forget_before(epoch)
-        return self._committed.prune_before(min(epoch, self._committed.standing(epoch).newest))
+        return self._committed.prune_before(min(epoch, self._committed.status(epoch).newest))
 
 
 class MemoryStateBackend:
@@ -149,7 +149,7 @@ class MemoryStateBackend:
         return self._version
 
     def advance(self, version: int) -> None:
-        """Raise the authoritative version; it never goes back."""
+        """Raise the authoritative version; it never decreases."""
         check_version(version, self._version)
         self._version = version
 
@@ -157,22 +157,22 @@ class MemoryStateBackend:
         check_version(version, self._version)
         ref = Ref(digest_of(data), len(data))
         _is_committed(self._deltas(epoch), shard, epoch, ref)
-        self._attempt.say(shard, epoch, ref, self._newest)
+        self._attempt.record(shard, epoch, ref, self._newest)
         self._data[ref.digest] = data
         return ref
 
     def leave_unchanged(self, shard: int, epoch: int, version: int) -> None:
         check_version(version, self._version)
         _is_committed(self._deltas(epoch), shard, epoch, None)
-        self._attempt.say(shard, epoch, None, self._newest)
+        self._attempt.record(shard, epoch, None, self._newest)
 
     def read_delta(self, shard: int, epoch: int) -> bytes | None:
         committed = self._deltas(epoch)
-        ref = self._attempt.said(epoch).get(shard) if committed is None else committed.get(shard)
+        ref = self._attempt.results(epoch).get(shard) if committed is None else committed.get(shard)
         return self._data[ref.digest] if ref else None
 
     def epoch_complete(self, epoch: int, shards: Collection[int]) -> Mapping[int, Ref]:
-        return complete(self._attempt.said(epoch), epoch, shards)
+        return complete(self._attempt.results(epoch), epoch, shards)
 
     def commit(self, epoch: int, shards: Collection[int], writer: str) -> None:
         """Make an epoch final; the first writer wins, and the same one may ask again."""
@@ -196,49 +196,47 @@ class MemoryStateBackend:
 
 
 class _Attempt:
-    """What each shard said of the newest epochs: a delta, or None for unchanged."""
+    """The result of each shard in the newest epochs: a delta, or None for unchanged."""
 
     def __init__(self) -> None:
-        self._said: dict[int, dict[int, Ref | None]] = {}
+        self._results: dict[int, dict[int, Ref | None]] = {}
 
-    def said(self, epoch: int) -> Mapping[int, Ref | None]:
-        return self._said.get(epoch, {})
+    def results(self, epoch: int) -> Mapping[int, Ref | None]:
+        return self._results.get(epoch, {})
 
-    def say(self, shard: int, epoch: int, ref: Ref | None, newest: int) -> None:
-        """Keep it; what was said before the newest committed epoch is not asked for any more.
+    def record(self, shard: int, epoch: int, ref: Ref | None, newest: int) -> None:
+        """Record a result; those before the newest committed epoch are no longer needed.
 
-        Who was overtaken says something of an older one, and must still be heard to be refused.
+        A superseded writer reports an older epoch, which must be recorded to be refused.
         """
         self.forget_before(min(newest, epoch))
-        known = self._said.setdefault(epoch, {})
+        known = self._results.setdefault(epoch, {})
         if known.setdefault(shard, ref) != ref:
-            raise DeltaConflict(f"shard {shard} of epoch {epoch} was said to be something else")
+            raise DeltaConflict(f"conflicting results for shard {shard} in epoch {epoch}")
 
     def forget_before(self, epoch: int) -> None:
-        self._said = {each: said for each, said in self._said.items() if each >= epoch}
+        self._results = {each: results for each, results in self._results.items() if each >= epoch}
 
 
 def check_version(version: int, authoritative: int) -> None:
     """Refuse a writer with an older version than the authoritative one; 0 is no fence."""
     if authoritative and version < authoritative:
         raise StaleVersion(
-            f"this was routed at version {version} of the assignment, which is at {authoritative}"
+            f"this was routed by version {version} of the assignment, which is at {authoritative}"
         )
 
 
 def complete(
-    said: Mapping[int, Ref | None], epoch: int, shards: Collection[int]
+    results: Mapping[int, Ref | None], epoch: int, shards: Collection[int]
 ) -> Mapping[int, Ref]:
-    """The changed shards of an epoch in which every owned shard has spoken, and no other."""
+    """The deltas of an epoch, if every owned shard has a result, and no other shard has."""
     if not shards:
-        raise EpochIncomplete(f"epoch {epoch} has no shards at all")
-    if silent := sorted(set(shards) - said.keys()):
-        raise EpochIncomplete(
-            f"epoch {epoch}: shards {silent[:5]} are neither changed nor unchanged"
-        )
-    if strangers := sorted(said.keys() - set(shards)):
-        raise EpochIncomplete(f"epoch {epoch}: shards {strangers[:5]} do not belong to it")
-    changed = {shard: ref for shard, ref in said.items() if ref is not None}
+        raise EpochIncomplete(f"epoch {epoch} has no shards")
+    if missing := sorted(set(shards) - results.keys()):
+        raise EpochIncomplete(f"epoch {epoch}: no result was reported for shards {missing[:5]}")
+    if unexpected := sorted(results.keys() - set(shards)):
+        raise EpochIncomplete(f"epoch {epoch}: shards {unexpected[:5]} do not belong to it")
+    changed = {shard: ref for shard, ref in results.items() if ref is not None}
     if empty := sorted(shard for shard, ref in changed.items() if not ref.size):
         raise EpochIncomplete(f"epoch {epoch}: the deltas of shards {empty[:5]} are empty")
     return changed
@@ -247,9 +245,9 @@ def complete(
 def _is_committed(
     committed: Mapping[int, Ref] | None, shard: int, epoch: int, ref: Ref | None
 ) -> bool:
-    """Whether this very delta, or none, is committed already; a different one is a conflict."""
+    """Whether this delta, or none, is committed already; a different one is a conflict."""
     if committed is None:
         return False
     if committed.get(shard) != ref:
-        raise DeltaConflict(f"epoch {epoch} is committed, with another delta of shard {shard}")
+        raise DeltaConflict(f"epoch {epoch} is committed with another delta of shard {shard}")
     return True

@@ -1,11 +1,11 @@
 """Deltas: what one epoch changed in one shard's state, as a Parquet table that merges.
 
 Arrow adds 64-bit numbers modulo 2**64. Where that could happen, decimals are added instead, and a
-column goes back to 64 bits if all its sums fit.
+column returns to 64 bits if all its sums fit.
 
-Columns: `key` (text), `replaces` (what was there before is forgotten), `present` (false: the key is
-deleted), and one column per value. How the values of one key merge stands in the metadata of each
-column. The state of a shard is the merge of its deltas, oldest first; merging some of them first
+Columns: `key` (text), `replaces` (earlier values are forgotten), `present` (false: the key is
+deleted), and one column per value. The metadata of each column states how the values of one key
+merge. The state of a shard is the merge of its deltas, oldest first; merging some of them first
 gives the same result, so they can be compacted in any grouping.
 """
 
@@ -60,7 +60,7 @@ def is_wide(kind: pa.DataType) -> bool:
 
 
 def widen(rows: Table, name: str) -> Table:
-    """The rows with a column of whole numbers as decimals."""
+    """The rows with a column of integers as decimals."""
     import pyarrow as pa
 
     return _cast(rows, name, pa.decimal128(_DIGITS, 0))
@@ -106,7 +106,7 @@ def table(
     replaces: Sequence[bool] | None = None,
     present: Sequence[bool] | None = None,
 ) -> Table:
-    """A delta from columns; without more said, every key is present and adds to what is there."""
+    """A delta from columns; by default every key is present and adds to earlier values."""
     import pyarrow as pa
 
     columns = {
@@ -152,8 +152,8 @@ def decode(data: bytes, place: str) -> Table:
     return read
 
 
-def merge(deltas: Sequence[Table], *, whole: bool = False) -> Table:
-    """The delta that does what these do one after the other; `whole`: nothing came before."""
+def merge(deltas: Sequence[Table], *, complete: bool = False) -> Table:
+    """One delta with the effect of several; `complete`: there are no earlier deltas."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -175,7 +175,7 @@ def merge(deltas: Sequence[Table], *, whole: bool = False) -> Table:
     merged = merged.select(deltas[0].schema.names)
     for name, rule in rules.items():
         merged = _with_merge(merged, name, rule)
-    if whole:
+    if complete:
         merged = merged.filter(merged[PRESENT])
         nothing = pc.invert(merged[PRESENT])
         merged = merged.set_column(merged.schema.get_field_index(REPLACES), REPLACES, nothing)
@@ -219,7 +219,7 @@ def _rules(delta: Table) -> dict[str, Merge]:
         try:
             rules[each.name] = Merge((each.metadata or {})[_MERGE].decode())
         except (KeyError, ValueError) as e:
-            raise DeltaInvalid(f"column {each.name!r} does not say how it merges") from e
+            raise DeltaInvalid(f"column {each.name!r} does not state how it merges") from e
     return rules
 
 

@@ -1,7 +1,7 @@
 """Manifests of state: shard → the deltas it consists of, oldest first, as a blob.
 
-A delta is what one epoch changed; a base is everything up to some point. Folding puts deltas into a
-base, and merges the deltas of a shard when they have become many.
+A delta is the change of one epoch; a base is everything up to some point. Folding puts deltas into
+a base, and merges the deltas of a shard when there are many.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read(blobs: Blobs, ref: Ref) -> Shards:
 
 
 def refs_in(blobs: Blobs, ref: Ref) -> Iterator[Ref]:
-    """What a manifest leads to."""
+    """The references in a manifest."""
     for refs in read(blobs, ref).values():
         yield from refs
 
@@ -59,19 +59,19 @@ def joined(manifests: Iterable[Shards]) -> dict[int, tuple[Ref, ...]]:
 
 
 def fold(blobs: Blobs, base: Ref | None, deltas: Iterable[Ref]) -> Ref:
-    """A base that holds what a base and deltas hold; shards with many deltas are merged.
+    """A base with the content of a base and deltas; shards with many deltas are merged.
 
-    First only what is new is merged, so that the large old deltas are rarely written again.
+    First only the new deltas are merged, so that the large old deltas are rarely written again.
     """
     old = read(blobs, base) if base else {}
     new = joined(read(blobs, delta) for delta in deltas)
     folded = dict(old)
     for shard, refs in new.items():
-        whole = not old.get(shard)
-        added = (merge(blobs, refs, whole=whole),) if len(refs) > 1 else refs
+        complete = not old.get(shard)
+        added = (merge(blobs, refs, complete=complete),) if len(refs) > 1 else refs
         together = (*old.get(shard, ()), *added)
         if len(together) > MAX_DELTAS:
-            together = (merge(blobs, together, whole=True),)
+            together = (merge(blobs, together, complete=True),)
         folded[shard] = together
     return blobs.put(encode(folded))
 
@@ -82,24 +82,25 @@ def compacted(
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Ref:
     """A base with one delta per shard; progress is in bytes of deltas."""
-    whole = {}
+    merged = {}
     done, total = 0, sum(ref.size for refs in shards.values() for ref in refs)
     for shard, refs in shards.items():
-        whole[shard] = (merge(blobs, refs, whole=True),) if len(refs) > 1 else refs
+        merged[shard] = (merge(blobs, refs, complete=True),) if len(refs) > 1 else refs
         done += sum(ref.size for ref in refs)
         on_progress(done, total)
-    return blobs.put(encode(whole))
+    return blobs.put(encode(merged))
 
 
-def merge(blobs: Blobs, refs: Iterable[Ref], *, whole: bool) -> Ref:
+def merge(blobs: Blobs, refs: Iterable[Ref], *, complete: bool) -> Ref:
     """Several deltas as one."""
-    return blobs.put(delta.encode(delta.merge([_table(blobs, ref) for ref in refs], whole=whole)))
+    tables = [_table(blobs, ref) for ref in refs]
+    return blobs.put(delta.encode(delta.merge(tables, complete=complete)))
 
 
 def contents(blobs: Blobs, refs: Iterable[Ref]) -> Table | None:
     """The state that deltas give; None if there are none."""
     tables = [_table(blobs, ref) for ref in refs]
-    return delta.merge(tables, whole=True) if tables else None
+    return delta.merge(tables, complete=True) if tables else None
 
 
 def _table(blobs: Blobs, ref: Ref) -> Table:

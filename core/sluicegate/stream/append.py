@@ -1,8 +1,8 @@
-"""Drafts: snapshots to be, and what each does when somebody else's snapshot came first.
+"""Drafts: snapshots to append, and what each does when another process's snapshot came first.
 
-The gate re-reads the head and hands a draft what intervened. A draft gives the snapshot to append
-on that head, None if there is nothing left to do, or the error that the table of the design asks
-for:
+The writer re-reads the head and passes a draft the snapshots in between. A draft returns the
+snapshot to append on that head, or None if there is nothing left to do, or raises the error in this
+table:
 
     appending    compact, prune   rebalance      claim or epoch         reset, rollback, repair,
                                                  of another run         import
@@ -36,20 +36,20 @@ from sluicegate.state import manifest
 from sluicegate.storage.blobs import Blobs, Ref
 from sluicegate.stream.snapshot import MAX_DELTAS, Kind, Manifest, Snapshot, extended
 
-OVERTAKING = frozenset({Kind.RESET, Kind.ROLLBACK, Kind.REPAIR, Kind.IMPORT})
+NEW_GENERATION = frozenset({Kind.RESET, Kind.ROLLBACK, Kind.REPAIR, Kind.IMPORT})
 _RUNS = frozenset({Kind.CLAIM, Kind.EPOCH})
 
 
 class Draft(Protocol):
-    """A snapshot to be."""
+    """A snapshot to append."""
 
     def on(self, head: Snapshot, since: Sequence[Snapshot], blobs: Blobs, /) -> Snapshot | None:
-        """The snapshot to append on this head; `since` came after what the draft was made for."""
+        """The snapshot to append on this head; `since` came after the draft's base."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who appends a snapshot, for whom and why; one nonce for as often as it is tried."""
+    """Who appends a snapshot, for whom and why; the nonce is the same for every attempt."""
 
     by: Who = field(default_factory=myself)
     app: str | None = None
@@ -57,7 +57,7 @@ class Signature:
     nonce: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def next(self, head: Snapshot, kind: Kind, **changes: Any) -> Snapshot:
-        """The snapshot after a head: the same stream, but for what is changed."""
+        """The snapshot after a head: the same stream, except for the changes."""
         fields: dict[str, Any] = {
             "number": head.number + 1,
             "kind": kind,
@@ -66,7 +66,7 @@ class Signature:
             "by": self.by,
             "app": self.app,
             "reason": self.reason,
-            # Clocks go back; a chain does not.
+            # Clocks can go backwards; a chain does not.
             "created_at": max(time.time(), head.created_at),
             "changed": head.changed if head.kind is Kind.EPOCH else head.number,
             "ancestry": extended(head.ancestry, head.number + 1),
@@ -83,8 +83,8 @@ class Signature:
 class Epoch:
     """One micro-batch of a run: from where to where it read, and what it changed.
 
-    With `stamps`, the segment of what it saw for the first time, `number` says which epoch it is:
-    the dedup log it was judged by is that of the epoch before.
+    With `stamps`, the segment of its new stamps, `number` is the number of the epoch: its stamps
+    were checked against the dedup log of the epoch before.
     """
 
     start: Positions
@@ -103,7 +103,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class EpochDraft:
-    """An epoch of a run, which commits only on top of what the run has seen."""
+    """An epoch of a run; it commits only on top of snapshots that the run has seen."""
 
     run: str
     epoch: Epoch
@@ -114,16 +114,16 @@ class EpochDraft:
         for snapshot in since:
             self._refuse(snapshot)
             if snapshot.kind is Kind.CLAIM:
-                # Also under the same name: two processes may have been given it.
+                # Also under the same name: two processes may use it.
                 raise SplitBrainCommit(
-                    f"the run {snapshot.writer} was started anew: {told(snapshot)}"
+                    f"run {snapshot.writer} was restarted by another process: {described(snapshot)}"
                 )
-        # Snapshots in between may have been pruned, so the head is asked, too.
+        # Snapshots in between may have been pruned, so the head is checked, too.
         self._refuse(head)
         if self.epoch.start != head.positions:
             raise SplitBrainCommit(
-                f"the epoch starts elsewhere than snapshot {head.number} ends: something else "
-                "moved the stream on"
+                f"the epoch does not start where snapshot {head.number} ends: another process "
+                "moved the stream"
             )
         epoch = self.epoch
         self._check_stamps(head)
@@ -157,53 +157,53 @@ class EpochDraft:
         return with_segment(blobs, head.dedup, self.epoch.stamps)
 
     def _check_stamps(self, head: Snapshot) -> None:
-        """Refuse what was judged by an older dedup log, and events that the log would not know."""
+        """Refuse stamps checked against an older dedup log, and events without stamps."""
         epoch = self.epoch
         if epoch.stamps is not None and epoch.number != head.epoch + 1:
             raise SplitBrainCommit(
-                f"the epoch was judged by the dedup log before epoch {epoch.number}, but epoch "
-                f"{head.epoch} is committed"
+                f"the epoch was checked against the dedup log before epoch {epoch.number}, but "
+                f"epoch {head.epoch} is committed"
             )
         if epoch.stamps is None and epoch.events and head.dedup:
             raise UsageError(
                 f"{head.stream} keeps a dedup log, but the epoch has events without stamps",
-                hint="give the segment of what it saw for the first time",
+                hint="pass the segment of its new stamps",
             )
 
     def _check_moves(self) -> None:
-        """Refuse an epoch after which something would be read, or counted, once more."""
+        """Refuse an epoch after which events would be read, or applied, again."""
         start, end = self.epoch.start, self.epoch.end
         for each in start:
             reached = end.get(each.topic, each.partition)
             if reached is None or reached < each.offset:
                 raise UsageError(
-                    f"the epoch goes back: {each.topic}[{each.partition}] from {each.offset} to "
-                    f"{'nothing' if reached is None else reached}",
-                    hint="keep the position of a partition that is gone",
+                    f"the epoch moves backwards: {each.topic}[{each.partition}] from {each.offset} "
+                    f"to {'nothing' if reached is None else reached}",
+                    hint="keep the position of a partition that no longer exists",
                 )
         counts = self.epoch.events or self.epoch.deltas
         if counts and start == end and self.epoch.stamps is None:
-            raise UsageError("the epoch counts something, but moves no position")
+            raise UsageError("the epoch has events or deltas, but moves no position")
 
     def _refuse(self, snapshot: Snapshot) -> None:
         """The error, if a snapshot came first that this epoch cannot follow."""
         if snapshot.generation != self.epoch.generation:
             raise StaleGeneration(
-                f"{told(snapshot)}: the stream is at generation {snapshot.generation}, this run at "
-                f"{self.epoch.generation}"
+                f"the stream is at generation {snapshot.generation}, this run at "
+                f"{self.epoch.generation}: {described(snapshot)}"
             )
         if snapshot.writer != self.run:
-            raise SplitBrainCommit(f"the run {snapshot.writer} took over: {told(snapshot)}")
+            raise SplitBrainCommit(f"run {snapshot.writer} took over: {described(snapshot)}")
         if snapshot.version != self.epoch.version:
             raise StaleVersion(
-                f"this epoch was routed at version {self.epoch.version} of the assignment, which "
-                f"is at {snapshot.version}: {told(snapshot)}"
+                f"this epoch was routed by version {self.epoch.version} of the assignment, which "
+                f"is at {snapshot.version}: {described(snapshot)}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class CompactDraft:
-    """State or dedup log in fewer blobs; only for the very manifest it was computed from."""
+    """State or dedup log in fewer blobs; only for the manifest that it was computed from."""
 
     inputs: Manifest
     result: Ref
@@ -233,8 +233,8 @@ class RebalanceDraft:
     def on(self, head: Snapshot, _since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
         if head.version != self.version or head.generation != self.generation:
             raise Drifted(
-                f"the assignment was at version {self.version} of generation {self.generation}, "
-                f"is at {head.version} of {head.generation}"
+                f"the assignment was at version {self.version} of generation {self.generation} "
+                f"and is now at {head.version} of {head.generation}"
             )
         return self.signature.next(
             head,
@@ -246,10 +246,10 @@ class RebalanceDraft:
 
 
 @dataclass(frozen=True, slots=True)
-class OvertakingDraft:
-    """A reset, rollback or import: another content, at the next generation.
+class NewGenerationDraft:
+    """A reset, rollback or import: new content, at the next generation.
 
-    With `force` it wins over runs that committed in the meantime, by its generation.
+    With `force` it supersedes runs that committed in the meantime.
     """
 
     kind: Kind
@@ -261,17 +261,19 @@ class OvertakingDraft:
 
     def on(self, head: Snapshot, since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
         for snapshot in since:
-            self._refuse(snapshot, overtook=snapshot.kind in OVERTAKING, ran=snapshot.kind in _RUNS)
-        # Snapshots in between may have been pruned; the head tells what they did.
+            self._refuse(
+                snapshot, superseded=snapshot.kind in NEW_GENERATION, ran=snapshot.kind in _RUNS
+            )
+        # Snapshots in between may have been pruned; the head shows what they did.
         self._refuse(
             head,
-            overtook=head.generation != self.base.generation,
+            superseded=head.generation != self.base.generation,
             ran=(head.epoch, head.writer) != (self.base.epoch, self.base.writer),
         )
         content = dict(self.content)
         ancestry = content.pop("ancestry", head.ancestry)
         if self.moved:
-            # On top of where the stream is now: partitions that are not named stay.
+            # On top of the current positions: partitions that are not named stay.
             content["positions"] = head.positions.updated(self.moved)
         return self.signature.next(
             head,
@@ -281,19 +283,19 @@ class OvertakingDraft:
             **content,
         )
 
-    def _refuse(self, snapshot: Snapshot, *, overtook: bool, ran: bool) -> None:
-        if overtook:
-            raise Drifted(f"the stream was changed in the meantime: {told(snapshot)}")
+    def _refuse(self, snapshot: Snapshot, *, superseded: bool, ran: bool) -> None:
+        if superseded:
+            raise Drifted(f"the stream was changed in the meantime: {described(snapshot)}")
         if ran and not self.force:
             raise Locked(
-                f"a job is at work on the stream: {told(snapshot)}",
-                hint="stop it first; or let this win over it with --force",
+                f"the stream has an active writer: {described(snapshot)}",
+                hint="stop it first, or take over with --force",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimDraft:
-    """The start of a run, which then is the only one that can commit."""
+    """The start of a run, which is the current writer from then on."""
 
     run: str
     signature: Signature
@@ -305,7 +307,7 @@ class ClaimDraft:
 
 @dataclass(frozen=True, slots=True)
 class PruneDraft:
-    """A floor: what is below it may be gone from now on."""
+    """A new oldest kept snapshot: those below it may be removed from now on."""
 
     floor: int
     signature: Signature
@@ -314,7 +316,7 @@ class PruneDraft:
     def on(self, head: Snapshot, _since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
         if self.floor <= head.floor:
             return None
-        # The ancestry stays whole: it alone says which published output is part of the stream.
+        # The ancestry stays complete: only it shows which published output is part of the stream.
         return self.signature.next(head, Kind.PRUNE, floor=self.floor, details=self.details)
 
 
@@ -327,17 +329,17 @@ def with_delta(blobs: Blobs, state: Manifest, delta: Ref) -> Manifest:
 
 
 def added(totals: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Counters with more counted."""
+    """The sums of two sets of counters."""
     return {name: totals.get(name, 0) + more.get(name, 0) for name in {**totals, **more}}
 
 
-def told(snapshot: Snapshot) -> str:
-    """A snapshot in a few words, for whoever was overtaken by it."""
+def described(snapshot: Snapshot) -> str:
+    """A snapshot in a few words, for error messages."""
     who = snapshot.app or snapshot.by
     at = units.utc(snapshot.created_at)
     return f"snapshot {snapshot.number}, a {snapshot.kind.value} of {at} by {who}"
 
 
 def _later(one: int | None, other: int | None) -> int | None:
-    """The watermark never goes back by an epoch."""
+    """An epoch never lowers the watermark."""
     return max((each for each in (one, other) if each is not None), default=None)

@@ -1,7 +1,8 @@
-"""Did a stream lose or double anything? What its chain and its output prove, epoch by epoch.
+"""Audit: chain and output prove, epoch by epoch, that nothing is lost or duplicated.
 
-Of every epoch: positions moved by as much as was read; what was read was applied, recognised as a
-duplicate or rejected; what was applied is counted; and what it wrote is published, once.
+For every epoch: positions moved by as many records as were read; every record was applied,
+recognised as a duplicate or rejected; all applied events are counted; all output is published,
+once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from sluicegate import units
 from sluicegate.errors import Corrupt
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.positions import Positions
-from sluicegate.stream.history import given_up
+from sluicegate.stream.history import discarded
 from sluicegate.stream.output import (
     DATA,
     KINDS,
@@ -31,13 +32,14 @@ COUNTS = rule(
     "SG-AUDIT-COUNTS",
     Severity.ERROR,
     "the records of an epoch do not add up",
-    "What an epoch read is not what it applied, recognised as duplicates and rejected, or its "
-    "positions moved by another number. The job that committed it is not to be trusted.",
+    "The records that an epoch read are not the sum of those that it applied, recognised as "
+    "duplicates and rejected, or its positions moved by another number. Do not trust the job that "
+    "committed it.",
 )
 MOVED = rule(
     "SG-AUDIT-MOVED",
     Severity.WARNING,
-    "somebody moved the stream",
+    "positions were changed by an operator",
     "A reset, rollback, repair or import changed the positions between two epochs. Records that "
     "were skipped are not in the state; those that are read again are recognised by their stamps.",
 )
@@ -52,36 +54,36 @@ UNPUBLISHED = rule(
     "SG-AUDIT-OUTPUT-PENDING",
     Severity.NOTE,
     "output of a committed epoch is not published yet",
-    "The job ended between committing the epoch and publishing what it wrote, or a rollback that "
-    "had withdrawn it was undone. Nothing is lost: the next start publishes it.",
+    "The job ended after it committed the epoch and before it published the output, or a rollback "
+    "that had unpublished it was undone. Nothing is lost: the next start publishes it.",
 )
 STRAY = rule(
     "SG-AUDIT-OUTPUT-STRAY",
     Severity.WARNING,
-    "output is published that is not part of the stream any more",
+    "published output is no longer part of the stream",
     "The stream was rolled back since, and its job has not started yet. Readers still see the "
-    "output of epochs that were given up; the next start withdraws it.",
+    "output of epochs that were discarded; the next start unpublishes it.",
 )
 GAP = rule(
     "SG-AUDIT-GAP",
     Severity.WARNING,
     "an epoch cannot be audited",
-    "A repair has given up a snapshot, or the list of files that it wrote. What it changed is part "
-    "of the stream, but whether that and the epoch after it add up cannot be told any more.",
+    "A repair has discarded a snapshot, or the list of files that it wrote. Its changes are part "
+    "of the stream, but the counts of this epoch and the next can no longer be verified.",
 )
 NO_SINK = rule(
     "SG-AUDIT-SINK-MISSING",
     Severity.ERROR,
-    "the sink of a stream is not there",
-    "The stream has written output, but there is no sink of this stream where the configuration "
-    "says. Its disk may not be mounted, or the path has changed.",
+    "the sink of a stream is missing",
+    "The stream has written output, but its sink is not at the configured path. Its disk may not "
+    "be mounted, or the path has changed.",
 )
 _COUNTED = ("read", "applied", "duplicates", "rejected", "written")
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedEpoch:
-    """One epoch; counts are None if whoever committed it did not count."""
+    """One epoch; counts are None if the writer did not count."""
 
     snapshot: Snapshot
     moved: int | None
@@ -91,7 +93,7 @@ class AuditedEpoch:
 
 @dataclass(slots=True)
 class StreamAudit:
-    """The epochs looked at, what is wrong with them, and what they come to."""
+    """The audited epochs, their findings, and their totals."""
 
     epochs: list[AuditedEpoch] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -117,7 +119,7 @@ def audit_stream(
     if sink:
         result.findings += _strays(stream, sink, head)
     elif any(each.snapshot.output for each in result.epochs):
-        result.findings.append(NO_SINK.at(stream.uri, "its published output cannot be looked at"))
+        result.findings.append(NO_SINK.at(stream.uri, "its published output cannot be checked"))
     return result
 
 
@@ -131,7 +133,7 @@ class _Audit:
         self._sink = sink
         self._head = head
         self._read_data = read_data
-        self._given_up = list(given_up(stream, head))
+        self._discarded = list(discarded(stream, head))
         self.result = StreamAudit()
 
     def run(self, first: int) -> None:
@@ -140,7 +142,7 @@ class _Audit:
         for number in range(first + 1, self._head.number + 1):
             snapshot = self._snapshot(number)
             if snapshot is None and self._head.includes(number):
-                self._cannot_tell(number, "it is damaged")
+                self._not_auditable(number, "it is damaged")
             if before is not None and snapshot is not None:
                 self._compare(before, snapshot)
             before = snapshot
@@ -157,23 +159,23 @@ class _Audit:
         try:
             output = read_output(self._stream, snapshot.output) if snapshot.output else Output({})
         except Corrupt as e:
-            if not has(self._given_up, snapshot.number):
+            if not has(self._discarded, snapshot.number):
                 raise
-            self._cannot_tell(snapshot.number, e.message)
+            self._not_auditable(snapshot.number, e.message)
             return
         found = _output(self._stream, self._sink, epoch, output, read_data=self._read_data)
         self.result.findings += found
 
     def _snapshot(self, number: int) -> Snapshot | None:
-        """A snapshot; None if a repair has given it up."""
+        """A snapshot; None if a repair has discarded it."""
         try:
             return self._stream.chain.read(number)
         except SnapshotDamaged:
-            if has(self._given_up, number):
+            if has(self._discarded, number):
                 return None
             raise
 
-    def _cannot_tell(self, number: int, why: str) -> None:
+    def _not_auditable(self, number: int, why: str) -> None:
         self.result.findings.append(GAP.at(f"{self._stream.uri}, snapshot {number}", why))
 
 
@@ -188,8 +190,8 @@ def _epoch(
     if counts:
         parts = counts["applied"] + counts["duplicates"] + counts["rejected"]
         if counts["read"] != parts or counts["applied"] != events:
-            told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-            findings.append(COUNTS.at(place, f"{told}; counted {events:,}"))
+            text = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+            findings.append(COUNTS.at(place, f"{text}; counted {events:,}"))
         elif moved is not None and moved != counts["read"]:
             detail = f"positions moved by {moved:,}, but {counts['read']:,} were read"
             findings.append(COUNTS.at(place, detail))
@@ -215,17 +217,17 @@ def _output(
         return
     for kind in KINDS:
         for file in output.files.get(kind, ()):
-            standing = sink.standing(snapshot, kind, file, read=read_data)
+            status = sink.status(snapshot, kind, file, read=read_data)
             place = f"{sink.uri}, {kind} of snapshot {snapshot.number}, {file.name}"
-            if standing == PENDING:
-                yield UNPUBLISHED.at(place, "it waits for the next start")
-            elif standing != PUBLISHED:
+            if status == PENDING:
+                yield UNPUBLISHED.at(place, "the next start publishes it")
+            elif status != PUBLISHED:
                 back = ("checkpoint", "rollback", stream.uri, "--to", snapshot.number - 1)
-                yield OUTPUT.at(place, standing, repair=units.command(*back))
+                yield OUTPUT.at(place, status, repair=units.command(*back))
 
 
 def _strays(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Finding]:
-    # What is newer was published since, by a job that runs.
+    # Newer output was published since, by a running job.
     strays = sorted(n for n in sink.published() if n <= head.number and not head.includes(n))
     if strays:
         numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
@@ -234,11 +236,11 @@ def _strays(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Finding]:
 
 
 def _moved(stream: Stream, before: Snapshot, snapshot: Snapshot) -> Finding:
-    told = []
+    moved = []
     for each in snapshot.positions:
         was = before.positions.get(each.topic, each.partition)
         if was is not None and was != each.offset:
-            told.append(f"{each.topic}[{each.partition}] {was} → {each.offset}")
+            moved.append(f"{each.topic}[{each.partition}] {was} → {each.offset}")
     when = units.utc(snapshot.created_at)
-    detail = f"{snapshot.kind.value} of {when} by {snapshot.by}: {', '.join(told[:5])}"
+    detail = f"{snapshot.kind.value} of {when} by {snapshot.by}: {', '.join(moved[:5])}"
     return MOVED.at(f"{stream.uri}, snapshot {snapshot.number}", detail)

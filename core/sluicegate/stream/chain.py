@@ -3,12 +3,12 @@
 `HEAD` in the stream is where readers begin to probe. The home keeps a second hint beside the
 stream (`heads/NAME.head`), which survives when the stream's directory is lost, not mounted, or
 replaced by an old backup: a chain that is shorter than what a hint remembers is never taken for
-the whole one. A hint also holds what a repair has to know of a snapshot that is lost: the numbers
-that never go back, and how many events it included.
+the complete one. A hint also holds what a repair must know of a lost snapshot: the numbers that
+only grow, and how many events it included.
 
 The head is found from the `HEAD` hint by probing upward; the directory is never listed for it.
 Appending creates the next number exclusively, so of any number of racing writers exactly one gets
-it, and the others look at what came first.
+it, and the others look at the snapshot that came first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COUNTS = range(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The newest snapshot somebody knew of."""
+    """The newest snapshot that was known when the hint was written."""
 
     stream_id: str
     number: int
@@ -72,7 +72,7 @@ def home_key(stream: str) -> str:
 
 
 def read_hint(storage: Storage, key: str) -> Hint | None:
-    """The hint at a key; None if there is none; `HeadDamaged` if it cannot be understood."""
+    """The hint at a key; None if there is none; `HeadDamaged` if it cannot be read."""
     place = f"{storage.uri}/{key}"
     try:
         data = storage.get(key, limit=FORMAT.max_frame)
@@ -102,7 +102,7 @@ def _hint(found: Any) -> Hint:
     if any(type(each) is not int or each not in _COUNTS for each in counts):
         raise ValueError("a count is out of range")
     if hint.floor > hint.number:
-        raise ValueError("its floor is above its number")
+        raise ValueError("its oldest kept snapshot is above its number")
     if type(hint.created_at) is not float or not math.isfinite(hint.created_at):
         raise ValueError("created_at")
     if not isinstance(hint.stream_id, str) or not _DIGEST.fullmatch(hint.digest):
@@ -110,8 +110,8 @@ def _hint(found: Any) -> Hint:
     return hint
 
 
-# The home is told of every change, but not of every epoch: it would cost each commit two fsyncs.
-_EPOCHS_UNTOLD = 64
+# The home's hint follows every change, but not every epoch: that would cost each commit two fsyncs.
+_HOME_INTERVAL = 64
 _LIMIT = 64 * 1024 * 1024
 
 
@@ -158,13 +158,13 @@ class Chain:
     def check_above(self, head: Snapshot) -> None:
         """Refuse a head above which there are snapshots, but not the next one: that one was lost.
 
-        HEAD may be older than the loss. The home was told of a snapshot at most so far below the
-        newest, so what it does not know of lies within this distance.
+        HEAD may be older than the loss. The home's hint is at most so far below the newest, so
+        snapshots that it does not know of lie within this distance.
         """
-        for number in range(head.number + 2, head.number + _EPOCHS_UNTOLD + 2):
+        for number in range(head.number + 2, head.number + _HOME_INTERVAL + 2):
             if self.storage.stat(key_of(number)) is None:
                 continue
-            # Unless others only went on, and perhaps pruned, since the head was read.
+            # Unless other processes appended, and perhaps pruned, since the head was read.
             if self.head().number == head.number:
                 raise self._damaged(
                     head.number + 1, f"it is missing, but snapshot {number} is there"
@@ -177,13 +177,13 @@ class Chain:
         if known is None:
             return
         if known.number > head.number:
-            # Perhaps others only went on since the head was read.
+            # Perhaps other processes appended since the head was read.
             head = self.head()
         if known.stream_id != head.stream_id:
             raise ChainDamaged(
                 f"{self.storage.uri} holds another stream than the one that the home remembers "
                 f"as {head.stream!r}",
-                hint="put the right directory there; if the old stream is given up for good, "
+                hint="restore the right directory; if the old stream is abandoned, "
                 f"remove {self._home_place()}",
                 place=self.storage.uri,
             )
@@ -200,7 +200,7 @@ class Chain:
                 raise self._damaged(known.number, "it is not the snapshot that the home remembers")
 
     def remembered(self) -> Hint | None:
-        """What the home knows of this stream."""
+        """The home's hint of this stream."""
         return read_hint(self.home, home_key(self._stream)) if self.home else None
 
     def read(self, number: int) -> Snapshot:
@@ -232,11 +232,11 @@ class Chain:
     def first(self, oldest: int, newest: int, wanted: Callable[[Snapshot], bool]) -> int:
         """The lowest number from which on snapshots are as wanted, which they stay, by bisection.
 
-        What cannot be read tells nothing: of damaged snapshots at the edge it gives the lowest.
+        Unreadable snapshots decide nothing: of damaged ones at the edge it gives the lowest.
         """
         while oldest < newest:
             middle = (oldest + newest) // 2
-            found = next(self._sound(middle, newest - 1), None)
+            found = next(self._intact(middle, newest - 1), None)
             if found is None or wanted(found):
                 newest = middle
             else:
@@ -244,7 +244,7 @@ class Chain:
         return oldest
 
     def append(self, snapshot: Snapshot) -> Snapshot | None:
-        """Make this the next snapshot, durably; None if somebody else's came first."""
+        """Make this the next snapshot, durably; None if another process's came first."""
         data = encode(snapshot)
         created = self.storage.put_if_absent(key_of(snapshot.number), data)
         # A snapshot with our own nonce is ours: it had succeeded, and the reply was lost.
@@ -252,33 +252,32 @@ class Chain:
             return None
         appended = replace(snapshot, digest=digest_of(data))
         self._hint_at(appended)
-        if snapshot.kind is not Kind.EPOCH or snapshot.number % _EPOCHS_UNTOLD == 0:
-            self.tell_home(appended)
+        if snapshot.kind is not Kind.EPOCH or snapshot.number % _HOME_INTERVAL == 0:
+            self.update_home(appended)
         return appended
 
-    def tell_home(self, snapshot: Snapshot) -> None:
-        """Let the home remember a snapshot, unless it knows of a later one."""
+    def update_home(self, snapshot: Snapshot) -> None:
+        """Update the home's hint, unless it names a later snapshot."""
         if self.home is None:
             return
         try:
             known = self.remembered()
         except HeadDamaged:
-            # The snapshot is durable; that the second hint is damaged, the next start and verify
-            # say.
+            # The snapshot is durable; the next start and verify report the damaged hint.
             return
         if known is None or known.number < snapshot.number:
             write_hint(self.home, home_key(self._stream), Hint.of(snapshot))
 
     def settle(self, head: Snapshot) -> None:
-        """Let HEAD name the head, for somebody who keeps all others from appending.
+        """Let HEAD name the head; the caller keeps all others from appending.
 
-        A writer that was killed may have left it behind, at a snapshot that is about to be removed.
+        A killed writer may have left it at an older snapshot, which is about to be removed.
         """
         if read_hint(self.storage, HEAD) != Hint.of(head):
             write_hint(self.storage, HEAD, Hint.of(head))
 
     def _hint_at(self, snapshot: Snapshot) -> None:
-        """Write HEAD; never leave it behind a later snapshot whose writer hinted before us."""
+        """Write HEAD; never leave it older than a later snapshot that is already there."""
         while True:
             write_hint(self.storage, HEAD, Hint.of(snapshot))
             later = self._read_if_there(snapshot.number + 1)
@@ -318,8 +317,8 @@ class Chain:
             return ChainShort(
                 f"{self.storage.uri} has no chain, but the home remembers one: the directory was "
                 "lost, emptied, or is not mounted",
-                hint="bring the directory back from where it was, or from a backup; if the stream "
-                f"is given up for good, remove {self._home_place()}",
+                hint="mount or restore the directory; if the stream is abandoned, "
+                f"remove {self._home_place()}",
                 place=self.storage.uri,
             )
         return NotFound(f"there is no chain in {self.storage.uri}", place=self.storage.uri)
@@ -339,7 +338,7 @@ class Chain:
         stems = [e.name.removesuffix(".snapshot") for e in entries if e.name.endswith(".snapshot")]
         return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())
 
-    def _sound(self, first: int, last: int) -> Iterator[Snapshot]:
+    def _intact(self, first: int, last: int) -> Iterator[Snapshot]:
         for number in range(first, last + 1):
             with suppress(SnapshotDamaged):
                 yield self.read(number)
@@ -370,7 +369,7 @@ class Chain:
         return SnapshotDamaged(f"{place}: {what}", hint=self._look(), place=place)
 
     def _look(self) -> str:
-        return f"see what is wrong with: {command('checkpoint', 'verify', self.storage.uri)}"
+        return f"check it with: {command('checkpoint', 'verify', self.storage.uri)}"
 
     def _home_place(self) -> str:
         return f"{self.home.uri}/{home_key(self._stream)}" if self.home else "the hint"

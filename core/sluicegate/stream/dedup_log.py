@@ -1,4 +1,4 @@
-"""What operators do with a stream's dedup log: look into it, ask it, compact it."""
+"""The dedup log of a stream: its statistics, and whether stamps were seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sluicegate.dedup.ledger import Ledger
 from sluicegate.dedup.segment import Statistics, statistics
 from sluicegate.dedup.stamp import Stamp, Stamps
 from sluicegate.stream import segments
-from sluicegate.stream.history import sound_snapshots
+from sluicegate.stream.history import intact_snapshots
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
 
@@ -18,7 +18,7 @@ NAMES = ("fresh", "seen", "expired")
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """The dedup log at a snapshot, and what compaction would make of it."""
+    """The dedup log at a snapshot, and its size after a compaction."""
 
     snapshot: Snapshot
     segments: int
@@ -29,7 +29,7 @@ class LogStats:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the log knows of a stamp; the epoch's snapshot, if the epoch is still kept."""
+    """Whether a stamp was seen; with the snapshot of its epoch, if that is still kept."""
 
     stamp: Stamp
     verdict: str
@@ -37,12 +37,12 @@ class Answer:
 
 
 def ledger_at(stream: Stream, snapshot: Snapshot) -> Ledger:
-    """Everything that was seen up to a snapshot."""
+    """All stamps that were seen up to a snapshot."""
     return segments.read(stream.blobs, snapshot.dedup.refs)
 
 
 def look(stream: Stream) -> LogStats:
-    """What the dedup log consists of."""
+    """The size and contents of the dedup log."""
     snapshot = stream.chain.head()
     ledger = ledger_at(stream, snapshot)
     entries = ledger.entries()
@@ -55,7 +55,7 @@ def ask(stream: Stream, stamps: list[Stamp]) -> list[Answer]:
     """Whether stamps were seen, and in which snapshot's epoch, while that is kept."""
     head = stream.chain.head()
     columns = Stamps.from_stamps(stamps)
-    # One by one: a stamp that is asked for twice was not seen twice.
+    # One by one: a stamp that is asked for twice is not its own duplicate.
     verdicts = [
         int(ledger.check(one)[0])
         for ledger in [ledger_at(stream, head)]
@@ -72,7 +72,7 @@ def ask(stream: Stream, stamps: list[Stamp]) -> list[Answer]:
 def _epochs_of(stream: Stream, head: Snapshot, wanted: set[Stamp]) -> dict[Stamp, int]:
     """The snapshot whose epoch saw each stamp first, newest snapshots first."""
     found: dict[Stamp, int] = {}
-    for snapshot in sound_snapshots(stream, head.number, head.floor):
+    for snapshot in intact_snapshots(stream, head.number, head.floor):
         left = sorted(wanted - found.keys())
         if not left:
             break

@@ -1,11 +1,11 @@
-"""Retention and collection: what is pruned, and removing what nothing refers to any more.
+"""Retention and collection: pruning snapshots, and removing files that nothing refers to.
 
-Prune commits a floor first and unlinks below it afterwards, oldest first; so whatever interrupts
-it, what is left is a whole chain and some files that the next sweep removes. Whoever removes
-snapshots or blobs holds the collect lock exclusively and reads the head inside it, and lets go of
-it in between, so that a job never waits long.
+Prune commits a floor first and unlinks below it afterwards, oldest first. So an interrupted prune
+leaves a complete chain and some files that the next sweep removes. A process that removes snapshots
+or blobs holds the collect lock exclusively, reads the head inside it, and releases it in between,
+so that a job never waits long.
 
-Output in the trash is needed as long as a snapshot is kept that includes its epoch: going back to
+Output in the trash is needed as long as a snapshot is kept that includes its epoch: a rollback to
 that snapshot publishes it again.
 """
 
@@ -27,18 +27,18 @@ from sluicegate.storage import Stat, base
 from sluicegate.storage.blobs import Blobs, Ref, Stored
 from sluicegate.stream.append import PruneDraft, Signature
 from sluicegate.stream.chain import HOME_DIRECTORY
-from sluicegate.stream.history import newest_epoch, sound_snapshots
+from sluicegate.stream.history import intact_snapshots, newest_epoch
 from sluicegate.stream.output import ATTEMPTS, KINDS, NAME, TRASH, Sink
-from sluicegate.stream.scan import given_up_by
+from sluicegate.stream.scan import discarded_by
 from sluicegate.stream.snapshot import Snapshot, SnapshotDamaged, Span, has, key_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 Item = TypeVar("Item")
 GRACE = 24 * 3600.0
 """How old an orphan must be: an epoch in progress has blobs that no snapshot refers to yet."""
 _PORTION = 256
-"""How many files are removed before whoever waits to append gets a turn."""
+"""How many files are removed before a waiting writer gets a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Retention:
         if self.seconds <= 0:
             return floor
         since = (time.time() if now is None else now) - self.seconds
-        # Creation times never go back along a chain.
+        # Creation times never decrease along a chain.
         return stream.chain.first(head.floor, floor, lambda snapshot: snapshot.created_at >= since)
 
 
@@ -74,36 +74,38 @@ class Swept:
 
     @property
     def shown(self) -> str:
-        """For people: what there is of each."""
+        """For people: how many there are of each."""
+        blobs = f"{units.counted(self.blobs, 'blob')} ({units.size(self.bytes)})"
+        directories = units.counted(self.runs, "directory", "directories")
         counts = (
-            (self.snapshots, f"{self.snapshots:,} snapshots below the floor"),
-            (self.blobs, f"{self.blobs:,} blobs ({units.size(self.bytes)})"),
-            (self.temporary, f"{self.temporary:,} unfinished files"),
-            (self.locks, f"{self.locks:,} locks of runs that are over"),
-            (self.runs, f"{self.runs:,} directories of runs that are over"),
+            (self.snapshots, units.counted(self.snapshots, "pruned snapshot")),
+            (self.blobs, blobs),
+            (self.temporary, units.counted(self.temporary, "unfinished file")),
+            (self.locks, f"{units.counted(self.locks, 'lock')} of ended runs"),
+            (self.runs, f"{directories} of ended runs"),
         )
         return ", ".join(text for count, text in counts if count)
 
 
 def prune(
-    gate: Gate,
+    writer: StreamWriter,
     floor: int,
     signature: Signature | None = None,
     details: Mapping[str, Any] | None = None,
     *,
     grace: float = GRACE,
 ) -> Snapshot | None:
-    """Give up the snapshots below a floor, and remove them; None if they were given up before."""
-    head = gate.head()
-    draft = _Prune(PruneDraft(floor, signature or Signature(), details or {}), gate.stream)
-    snapshot = gate.append(draft, head)
-    sweep(gate.stream, grace=grace)
+    """Prune the snapshots below a floor; None if they were pruned before."""
+    head = writer.head()
+    draft = _Prune(PruneDraft(floor, signature or Signature(), details or {}), writer.stream)
+    snapshot = writer.append(draft, head)
+    sweep(writer.stream, grace=grace)
     return snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class _Prune:
-    """A prune that keeps what must be kept, whatever was appended before it."""
+    """A prune draft that never prunes above the highest floor, also after other snapshots."""
 
     draft: PruneDraft
     stream: Stream
@@ -121,7 +123,7 @@ def highest_floor(stream: Stream, head: Snapshot) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go, as it was seen while others went on."""
+    """What may be removed, as it was seen while others continued to append."""
 
     seen: Snapshot
     limit_ns: float
@@ -140,13 +142,13 @@ class Garbage:
 
 
 def sweep(stream: Stream, *, grace: float = GRACE, dry_run: bool = False) -> Swept:
-    """Remove snapshots below the floor, orphans, and leftovers of dead writers."""
+    """Remove snapshots below the floor, orphans, and temporary files of dead writers."""
     garbage = list_garbage(stream, grace)
     return garbage.swept if dry_run or not garbage.swept else remove(stream, garbage)
 
 
 def remove(stream: Stream, garbage: Garbage) -> Swept:
-    """Remove what was seen to be garbage, but what became part of the stream since."""
+    """Remove what was seen to be garbage, except what became part of the stream since."""
     for snapshots in _portions(garbage.snapshots):
         with _removing(stream):
             for key in snapshots:
@@ -159,13 +161,13 @@ def remove(stream: Stream, garbage: Garbage) -> Swept:
                 if _old(stream, blob, newer, garbage.limit_ns):
                     stream.storage.delete(blob.key)
                     blobs, size = blobs + 1, size + length
-    _remove_leftovers(stream, garbage)
+    _remove_temporary(stream, garbage)
     return replace(garbage.swept, blobs=blobs, bytes=size)
 
 
 @contextmanager
 def _removing(stream: Stream) -> Iterator[Snapshot]:
-    """While nobody appends: the head, which HEAD names, so that what is below may go."""
+    """While no process appends: the head, which HEAD names, so that older files may go."""
     with stream.collecting():
         head = stream.chain.open_head()
         stream.chain.settle(head)
@@ -180,16 +182,15 @@ def _portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 def list_garbage(
     stream: Stream, grace: float = GRACE, known: tuple[Snapshot, frozenset[str]] | None = None
 ) -> Garbage:
-    """What may go. Others append meanwhile; who removes it only looks at what is new.
+    """What may be removed. Others append meanwhile; `remove` only checks what is new.
 
-    With `known`, an older head and what it and the snapshots before it lead to, those are not read
-    once more.
+    With `known`, an older head and the blobs of all snapshots up to it, those are not read again.
     """
     older, before = known or (None, frozenset[str]())
     while True:
         seen = stream.chain.head()
         try:
-            # Before anything goes: what a snapshot that cannot be read refers to is not known.
+            # Before anything is removed: the blobs of an unreadable snapshot are not known.
             above = older.number if older else -1
             live = before | {ref.digest for ref in live_refs(stream, seen, above)}
         except SnapshotDamaged:
@@ -210,11 +211,11 @@ def list_garbage(
         )
 
 
-def _remove_leftovers(stream: Stream, garbage: Garbage) -> None:
+def _remove_temporary(stream: Stream, garbage: Garbage) -> None:
     for path in garbage.temporary:
         path.unlink(missing_ok=True)
     for path in garbage.runs:
-        # Inside the lock: a run that is started anew under its name would write there.
+        # Inside the lock: a run that is restarted under its name would write there.
         with suppress(Locked), stream.run_lock(path.name).hold(timeout=0, note=False):
             shutil.rmtree(path, ignore_errors=True)
     for path in garbage.locks:
@@ -223,7 +224,7 @@ def _remove_leftovers(stream: Stream, garbage: Garbage) -> None:
 
 
 def _old(stream: Stream, blob: Stored, live: AbstractSet[str], limit_ns: float) -> Stat | None:
-    """What is known of an orphan that is old enough to go."""
+    """The file of an orphan that is old enough to be removed."""
     found = None if blob.digest in live else stream.storage.stat(blob.key)
     return found if found and found.modified_ns <= limit_ns else None
 
@@ -237,11 +238,11 @@ def live_refs(stream: Stream, head: Snapshot, above: int = -1) -> Iterator[Ref]:
     seen: set[Ref] = set()
     for number in range(head.number, max(head.floor - 1, above), -1):
         if has(declared, number):
-            # Given up by a repair, which says so.
+            # Discarded by a repair, which lists it.
             continue
         try:
             snapshot = stream.chain.read(number)
-            declared += given_up_by(snapshot)
+            declared += discarded_by(snapshot)
             fresh = set(snapshot.refs) - seen
             seen |= fresh
             yield from fresh
@@ -251,13 +252,13 @@ def live_refs(stream: Stream, head: Snapshot, above: int = -1) -> Iterator[Ref]:
                 yield from inner
         except (Corrupt, NotFound) as e:
             raise SnapshotDamaged(
-                f"what snapshot {number} refers to is not known, so nothing is removed: {e}",
-                hint="mend the chain first: sluicegate checkpoint repair STREAM",
+                f"the blobs of snapshot {number} are not known, so nothing is removed: {e}",
+                hint="repair the chain first: sluicegate checkpoint repair STREAM",
             ) from e
 
 
 def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:
-    """Files that dead writers did not finish, also in what the home remembers of streams."""
+    """Files that dead writers did not finish, also those of the home's hints."""
     keys = ("", "chain", *_prefixes(stream))
     yield from base.old_temporaries(stream.storage, keys, limit_ns)
     if stream.chain.home:
@@ -265,7 +266,7 @@ def old_temporaries(stream: Stream, limit_ns: float) -> Iterator[Path]:
 
 
 def old_run_locks(stream: Stream, head: Snapshot, limit_ns: float) -> Iterator[Path]:
-    """Lock files of runs that are over; nobody waits for those, so they may go."""
+    """Lock files of ended runs; no process waits for them, so they may be removed."""
     directory = stream.storage.local_path("locks")
     for path in sorted(directory.glob("run-*.lock")) if directory else ():
         run = path.name.removeprefix("run-").removesuffix(".lock")
@@ -276,7 +277,7 @@ def old_run_locks(stream: Stream, head: Snapshot, limit_ns: float) -> Iterator[P
 
 
 def old_runs(stream: Stream, limit_ns: float) -> Iterator[Path]:
-    """What Spark wrote for runs that were killed; a run that ends removes its own."""
+    """Directories that Spark wrote for killed runs; a run that ends removes its own."""
     directory = stream.storage.local_path("runs")
     for path in sorted(directory.iterdir()) if directory and directory.is_dir() else ():
         if (
@@ -295,54 +296,54 @@ def _prefixes(stream: Stream) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rubbish:
-    """What may go of a sink: output taken back for good, and what dead writers left."""
+class OutputGarbage:
+    """What may be removed from a sink: reverted output, and files of dead writers."""
 
-    taken_back: tuple[Path, ...] = ()
+    reverted: tuple[Path, ...] = ()
     attempts: tuple[Path, ...] = ()
     unfinished: tuple[Path, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.taken_back or self.attempts or self.unfinished)
+        return bool(self.reverted or self.attempts or self.unfinished)
 
     @property
     def shown(self) -> str:
         """For people: how many of each."""
         counts = (
-            (self.taken_back, "outputs that were taken back for good"),
-            (self.attempts, "leftovers of attempts that died"),
-            (self.unfinished, "unfinished files"),
+            (self.reverted, "reverted output", ""),
+            (self.attempts, "output of a failed attempt", "outputs of failed attempts"),
+            (self.unfinished, "unfinished file", ""),
         )
-        return ", ".join(f"{len(paths):,} {what}" for paths, what in counts if paths)
+        return ", ".join(units.counted(len(paths), *what) for paths, *what in counts if paths)
 
 
-def list_output_garbage(stream: Stream, sink: Sink, grace: float) -> Rubbish:
-    """What may go of a sink; of leftovers, those that are older than the grace."""
+def list_output_garbage(stream: Stream, sink: Sink, grace: float) -> OutputGarbage:
+    """What may be removed from a sink; temporary files only if older than the grace."""
     head = stream.chain.head()
     limit_ns = (time.time() - grace) * 1e9
     unfinished = tuple(sink.unfinished(limit_ns))
     attempts: list[Path] = []
-    if Gate(stream).living_writer(head) is None:
-        # A job clears them away when it starts, so whatever is there now may be its own.
+    if StreamWriter(stream).living_writer(head) is None:
+        # A job clears them away when it starts, so what is there now may be its own.
         found = (sink.path(f"{ATTEMPTS}/{name}") for name in sink.names(ATTEMPTS))
         attempts = [path for path in found if path.stat().st_mtime_ns <= limit_ns]
     never_committed = (sink.path(f"{TRASH}/staged/{n}") for n in sink.names(f"{TRASH}/staged"))
     attempts += (path for path in never_committed if path.stat().st_mtime_ns <= limit_ns)
-    return Rubbish(tuple(_taken_back(stream, sink, head)), tuple(attempts), unfinished)
+    return OutputGarbage(tuple(_reverted(stream, sink, head)), tuple(attempts), unfinished)
 
 
-def empty(stream: Stream, sink: Sink, grace: float) -> Rubbish:
-    """Remove what may go. That takes no lock: an orphan stays an orphan."""
-    rubbish = list_output_garbage(stream, sink, grace)
-    for path in (*rubbish.taken_back, *rubbish.attempts):
+def empty(stream: Stream, sink: Sink, grace: float) -> OutputGarbage:
+    """Remove the garbage of a sink. That takes no lock: an orphan stays an orphan."""
+    garbage = list_output_garbage(stream, sink, grace)
+    for path in (*garbage.reverted, *garbage.attempts):
         shutil.rmtree(path, ignore_errors=True)
-    for path in rubbish.unfinished:
+    for path in garbage.unfinished:
         path.unlink(missing_ok=True)
-    return rubbish
+    return garbage
 
 
-def _taken_back(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Path]:
-    """What was withdrawn and can never be part of the stream again."""
+def _reverted(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Path]:
+    """Unpublished output that can never be part of the stream again."""
     names = [(kind, name) for kind in KINDS for name in sink.names(f"{TRASH}/{kind}")]
     needed = _reachable(stream, head) if names else []
     for kind, name in names:
@@ -352,14 +353,14 @@ def _taken_back(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Path]:
 
 
 def _reachable(stream: Stream, head: Snapshot) -> list[Span]:
-    """The epochs of all snapshots that can be gone back to.
+    """The epochs of all snapshots that can be restored.
 
-    The ancestry of a snapshot that is part of a ancestry is the beginning of it, so one snapshot of
-    every branch is read: its newest that is sound.
+    The ancestry of a snapshot that is part of an ancestry is the beginning of it, so one snapshot
+    of every branch is read: the newest intact one.
     """
     needed = list(head.ancestry)
     for number in range(head.number, head.floor - 1, -1):
         if not has(needed, number):
-            for snapshot in sound_snapshots(stream, number, number):
+            for snapshot in intact_snapshots(stream, number, number):
                 needed += snapshot.ancestry
     return needed

@@ -1,4 +1,4 @@
-"""Going back: what older snapshots hold, which of them can be gone back to, and the history."""
+"""Older snapshots: what they hold, which of them can be restored, and the history."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from sluicegate.errors import Corrupt, UsageError
 from sluicegate.positions import Positions
 from sluicegate.reset import Point, Timeline
-from sluicegate.stream.scan import BlobSurvey, given_up_by
+from sluicegate.stream.scan import BlobSurvey, discarded_by
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged, Span
 from sluicegate.stream.stream import Stream
 
 
-class CannotGoBack(UsageError):
-    """A snapshot that cannot be gone back to: given up, damaged, or not there yet."""
+class NotRestorable(UsageError):
+    """A snapshot that cannot be restored: pruned, damaged, or not there yet."""
 
-    default_hint = "see the snapshots with: sluicegate checkpoint list STREAM"
+    default_hint = "list the snapshots with: sluicegate checkpoint list STREAM"
 
 
 def content_of(snapshot: Snapshot) -> dict[str, Any]:
-    """What going back to a snapshot restores; numbers that only grow are not part of it."""
+    """What a rollback to a snapshot restores; numbers that only grow are not part of it."""
     return {
         "positions": snapshot.positions,
         "sequence": snapshot.sequence,
@@ -49,31 +49,27 @@ def common_ancestor(stream: Stream, one: Snapshot, other: Snapshot) -> Snapshot 
 
 
 def restorable(stream: Stream, head: Snapshot, number: int) -> Snapshot:
-    """The snapshot to go back to, with all its blobs there, or `CannotGoBack` naming the oldest."""
+    """The snapshot to restore, with all its blobs, or `NotRestorable` naming the oldest."""
     if number > head.number:
-        raise CannotGoBack(f"there is no snapshot {number} yet; the newest is {head.number}")
+        raise NotRestorable(f"there is no snapshot {number} yet; the newest is {head.number}")
     if number < head.floor:
         oldest = oldest_restorable(stream, head)
-        left = (
-            "no snapshot is left that can be gone back to"
-            if oldest is None
-            else f"the oldest that can be gone back to is {oldest}"
-        )
-        raise CannotGoBack(f"snapshot {number} was given up by a prune; {left}")
+        left = "none is available" if oldest is None else f"the oldest available is {oldest}"
+        raise NotRestorable(f"snapshot {number} was pruned; {left}")
     problem = obstacle(stream, number)
     if problem is None:
         try:
             return stream.chain.read(number)
         except SnapshotDamaged:
-            problem = "it was pruned just now"
-    raise CannotGoBack(
-        f"snapshot {number} cannot be gone back to: {problem}; "
-        f"the newest before it that can is {_nearest(stream, head, number)}"
+            problem = "it has just been pruned"
+    raise NotRestorable(
+        f"cannot roll back to snapshot {number}: {problem}; "
+        f"the newest usable one before it is {_nearest(stream, head, number)}"
     )
 
 
 def obstacle(stream: Stream, number: int) -> str | None:
-    """Why a snapshot cannot be gone back to; None if it can."""
+    """Why a snapshot cannot be restored; None if it can."""
     try:
         snapshot = stream.chain.read(number)
     except SnapshotDamaged as e:
@@ -86,14 +82,14 @@ def obstacle(stream: Stream, number: int) -> str | None:
 
 
 def oldest_restorable(stream: Stream, head: Snapshot) -> int | None:
-    """The oldest snapshot that can be gone back to, if one is left."""
+    """The oldest snapshot that can be restored, if one is left."""
     numbers = range(head.floor, head.number + 1)
     return next((number for number in numbers if obstacle(stream, number) is None), None)
 
 
 def snapshot_at(stream: Stream, head: Snapshot, moment_ms: int) -> int:
     """The newest snapshot that was there at a time."""
-    snapshots = sound_snapshots(stream, head.number, head.floor)
+    snapshots = intact_snapshots(stream, head.number, head.floor)
     return Timeline(map(point_of, snapshots), stream.uri).at(moment_ms).value.number
 
 
@@ -105,10 +101,10 @@ def point_of(snapshot: Snapshot) -> Point[Snapshot]:
 def snapshot_before(stream: Stream, head: Snapshot, positions: Positions) -> int:
     """The newest snapshot of the ancestry up to which nothing at or past these positions was read.
 
-    From the oldest on: after a reset, positions are lower than what was counted.
+    From the oldest on: after a reset, positions are lower than what was applied.
     """
     found = None
-    for snapshot in sound_snapshots(stream, head.floor, head.number):
+    for snapshot in intact_snapshots(stream, head.floor, head.number):
         reached = (positions.get(p.topic, p.partition) for p in snapshot.positions)
         inside = all(
             wanted is None or each.offset <= wanted
@@ -121,25 +117,25 @@ def snapshot_before(stream: Stream, head: Snapshot, positions: Positions) -> int
         found = snapshot.number
     if found is not None:
         return found
-    raise CannotGoBack(
-        "every kept snapshot has read past these positions already",
-        hint="keep what was counted with --skip-seen, or choose later positions",
+    raise NotRestorable(
+        "every kept snapshot has already read past these positions",
+        hint="keep the applied events with --skip-seen, or choose later positions",
     )
 
 
 def newest_epoch(stream: Stream, head: Snapshot) -> Snapshot | None:
-    """The newest epoch that is kept, whether it is part of the stream now or was taken back.
+    """The newest epoch that is kept, whether it is part of the stream now or was rolled back.
 
     It is the only one whose output may be neither published nor in the trash under its name.
     """
-    snapshots = sound_snapshots(stream, head.number, head.floor)
+    snapshots = intact_snapshots(stream, head.number, head.floor)
     return next((snapshot for snapshot in snapshots if snapshot.kind is Kind.EPOCH), None)
 
 
-def given_up(stream: Stream, head: Snapshot) -> Iterator[Span]:
-    """The snapshots that repairs have given up; of what they said there may be nothing left."""
+def discarded(stream: Stream, head: Snapshot) -> Iterator[Span]:
+    """The snapshots that repairs have discarded; their content may be lost."""
     for snapshot in changes(stream, head):
-        yield from given_up_by(snapshot)
+        yield from discarded_by(snapshot)
 
 
 def changes(stream: Stream, head: Snapshot) -> Iterator[Snapshot]:
@@ -155,11 +151,11 @@ def changes(stream: Stream, head: Snapshot) -> Iterator[Snapshot]:
 
 
 def _read_or_before(stream: Stream, head: Snapshot, number: int) -> Snapshot | None:
-    """A snapshot, or the nearest sound one before it if it is damaged."""
-    return next(sound_snapshots(stream, number, head.floor), None)
+    """A snapshot, or the nearest intact one before it if it is damaged."""
+    return next(intact_snapshots(stream, number, head.floor), None)
 
 
-def sound_snapshots(stream: Stream, start: int, end: int) -> Iterator[Snapshot]:
+def intact_snapshots(stream: Stream, start: int, end: int) -> Iterator[Snapshot]:
     """The snapshots from one number to another, either way, without those that cannot be read."""
     step = 1 if start <= end else -1
     for number in range(start, end + step, step):

@@ -1,7 +1,7 @@
-"""The home: the directory that holds gated streams, and the marker that says it is one.
+"""The home: the directory that holds gated streams, and its marker.
 
-The marker (`sluicegate.home`) is what tells an empty home from a disk that is not mounted: a
-directory without it is never taken for a home, so nothing starts from nothing in silence.
+With the marker (`sluicegate.home`), an empty home differs from a disk that is not mounted: a
+directory without it is never taken for a home, so nothing silently starts from scratch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DAMAGED = rule(
     Severity.ERROR,
     "the home's marker is damaged",
     f"The file `{MARKER.name}` of the home cannot be read or does not match its checksum. The "
-    "streams may be well: the marker only names the home. Restore it from a backup, or move it "
+    "streams may be intact: the marker only names the home. Restore it from a backup, or move it "
     "away and run `sluicegate init`, which writes a new one and touches nothing else.",
 )
 MISSING = rule(
@@ -36,7 +36,7 @@ UNREADABLE = rule(
     Severity.ERROR,
     "the home cannot be read",
     "The operating system refuses to read it (permission, not a directory, I/O error), or another "
-    "release wrote it. The home itself may be well.",
+    "release wrote it. The home itself may be intact.",
 )
 UNMARKED = rule(
     "SG-HOME-UNMARKED",
@@ -55,7 +55,7 @@ def open_home(uri: str) -> Mark:
 
 
 def check_home(uri: str) -> list[Finding]:
-    """What is wrong with the home at a URI; a missing one is only noted."""
+    """The problems of the home at a URI; a missing home is only a note."""
     make = command("init", "--home", uri)
     if not os.path.lexists(local_root(uri)):
         return [MISSING.at(uri, repair=make)]

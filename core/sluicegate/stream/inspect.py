@@ -1,23 +1,24 @@
-"""Where a stream stands, and what differs between two of its snapshots."""
+"""The status of a stream, and the differences between two snapshots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sluicegate import units
 from sluicegate.report import Difference
+from sluicegate.storage.blobs import Ref
 from sluicegate.stream.operations.compact import Size, size_of
 from sluicegate.stream.operations.import_v1 import read_operators
 from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """Everything about a stream that one look at its head tells."""
+    """Everything that the head of a stream shows."""
 
     uri: str
     head: Snapshot
@@ -27,7 +28,7 @@ class StreamSummary:
 
     @property
     def kept(self) -> int:
-        """How many snapshots there are to go back to."""
+        """How many snapshots are kept."""
         return self.head.number - self.head.floor + 1
 
 
@@ -38,12 +39,16 @@ def inspect(stream: Stream, number: int | None = None) -> StreamSummary:
     snapshot = head if number is None else stream.chain.read(number)
     operators = {n: len(state) for n, state in read_operators(stream, snapshot.operators).items()}
     return StreamSummary(
-        stream.uri, snapshot, Gate(stream).living_writer(head), size_of(stream, snapshot), operators
+        stream.uri,
+        snapshot,
+        StreamWriter(stream).living_writer(head),
+        size_of(stream, snapshot),
+        operators,
     )
 
 
 def recent(stream: Stream, last: int) -> list[Snapshot | str]:
-    """The newest snapshots, oldest first; of a damaged one, what is wrong with it."""
+    """The newest snapshots, oldest first; for a damaged one, the problem."""
     from sluicegate.errors import Corrupt
 
     head = stream.chain.head()
@@ -57,7 +62,7 @@ def recent(stream: Stream, last: int) -> list[Snapshot | str]:
 
 
 def compare(ours: tuple[Stream, Snapshot], theirs: tuple[Stream, Snapshot]) -> Iterator[Difference]:
-    """The differences, the most telling first."""
+    """The differences, the most important first."""
     (left_stream, left), (right_stream, right) = ours, theirs
     for what, before, after in _facts(left, right):
         if before != after:
@@ -68,9 +73,13 @@ def compare(ours: tuple[Stream, Snapshot], theirs: tuple[Stream, Snapshot]) -> I
         if before_refs != after_refs:
             yield Difference(
                 f"state of shard {shard}",
-                f"{len(before_refs)} deltas, {units.size(sum(r.size for r in before_refs))}",
-                f"{len(after_refs)} deltas, {units.size(sum(r.size for r in after_refs))}",
+                _deltas_text(before_refs),
+                _deltas_text(after_refs),
             )
+
+
+def _deltas_text(refs: Sequence[Ref]) -> str:
+    return f"{units.counted(len(refs), 'delta')}, {units.size(sum(ref.size for ref in refs))}"
 
 
 def _facts(left: Snapshot, right: Snapshot) -> Iterator[tuple[str, object, object]]:
@@ -86,8 +95,8 @@ def _facts(left: Snapshot, right: Snapshot) -> Iterator[tuple[str, object, objec
     for name in sorted({*left.counters, *right.counters}):
         yield f"counter {name}", left.counters.get(name, 0), right.counters.get(name, 0)
     yield "generation", left.generation, right.generation
-    yield "run that may commit", left.writer, right.writer
+    yield "current writer", left.writer, right.writer
     yield "assignment version", left.version, right.version
     yield "operators", left.operators, right.operators
     for name in sorted({*left.pins, *right.pins}):
-        yield f"pinned {name}", left.pins.get(name), right.pins.get(name)
+        yield f"fixed setting {name}", left.pins.get(name), right.pins.get(name)

@@ -1,4 +1,4 @@
-"""The journal of a gated stream: its chain. Every change is a snapshot, and undo is another one."""
+"""The journal of a gated stream: its chain. Every change is a snapshot; an undo is one more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from sluicegate import units
 from sluicegate.errors import Corrupt, Drifted, SluicegateError
 from sluicegate.journal import Approval, Entry, Journal, check_drift, undone_by
 from sluicegate.plan import Plan, Subject
@@ -15,7 +16,7 @@ from sluicegate.stream.history import changes
 from sluicegate.stream.operations.base import StreamOperation, Workplace, summary
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from sluicegate.target import Progress, no_progress
 
 KIND = "stream"
@@ -32,17 +33,18 @@ _OPERATIONS = {
     "restore-dedup": "compact_dedup.RestoreDedup",
     "rebalance": "rebalance.Rebalance",
 }
-# Of these kinds of snapshots the inverse is another operation; of all others it is a rollback.
+# The inverse of these kinds of snapshots is another operation; of all others, a rollback.
 _INVERSES = {Kind.COMPACT.value: "compact-dedup", Kind.REBALANCE.value: "rebalance"}
 _FORCED = (
-    "Forced: a job that runs is overtaken. It can commit nothing more, and stops at its next epoch."
+    "Forced: takes over from a running job. The job cannot commit any more, and stops at its next "
+    "epoch."
 )
 _NO_UNDO = {
     Kind.GENESIS: "no: the stream begins with it",
     Kind.CLAIM: "no: start the job again instead",
-    Kind.COMPACT: "no: what is known is the same before and after",
-    Kind.PRUNE: "no: what it gave up is gone",
-    Kind.REPAIR: "no: what it replaced was damaged",
+    Kind.COMPACT: "no: the contents are the same before and after",
+    Kind.PRUNE: "no: the pruned snapshots are removed",
+    Kind.REPAIR: "no: the replaced snapshots were damaged",
 }
 
 
@@ -62,10 +64,10 @@ class StreamJournal(Journal[StreamOperation]):
     ) -> None:
         self.uri = stream.uri
         self._stream = stream
-        self._gate = Gate(stream)
+        self._writer = StreamWriter(stream)
         self._name = name
         self._progress = progress
-        self._workplace = Workplace(stream, self._gate)
+        self._workplace = Workplace(stream, self._writer)
 
     def history(self) -> list[Entry]:
         head = self._stream.chain.head()
@@ -81,7 +83,7 @@ class StreamJournal(Journal[StreamOperation]):
         return found
 
     def propose(self, asked: StreamOperation) -> Plan:
-        """What an operation means for the stream as it is now."""
+        """The plan of an operation for the stream as it is now."""
         while True:
             operation = asked.resolved(self._stream)
             try:
@@ -91,15 +93,15 @@ class StreamJournal(Journal[StreamOperation]):
             except Drifted:
                 if operation is asked:
                     raise
-                # What was to be merged is not there any more; what is now may be.
-        told = parts.consequences
+                # The blobs to merge were replaced; those that are there now can be merged.
+        consequences = parts.consequences
         if parts.actions:
             note = [f"Asked for: {operation.note}."] if operation.note else []
-            told = [*note, *told, *([_FORCED] if operation.force else [])]
+            consequences = [*note, *consequences, *([_FORCED] if operation.force else [])]
         return Plan(
             title=parts.title,
             actions=tuple(parts.actions),
-            consequences=tuple(told),
+            consequences=tuple(consequences),
             preconditions=parts.needs,
             subject=Subject(KIND, self._stream.uri, self._name, self._identity()),
             work=operation.to_work() if parts.actions else {},
@@ -113,7 +115,7 @@ class StreamJournal(Journal[StreamOperation]):
 
     @contextmanager
     def _showing_progress(self, operation: StreamOperation) -> Iterator[None]:
-        """While an operation that can take long is planned or applied: how far it is."""
+        """Show the progress while an operation that can take long is planned or applied."""
         if operation.progress_title is None:
             yield
             return
@@ -128,27 +130,27 @@ class StreamJournal(Journal[StreamOperation]):
 
     def preflight(self, plan: Plan) -> str | None:
         operation = self.operation(plan.work)
-        if operation.beside_a_job or operation.force:
+        if operation.online or operation.force:
             return None
         try:
-            self._gate.refuse_living(self._stream.chain.head())
+            self._writer.refuse_living(self._stream.chain.head())
         except Corrupt:
-            # Nobody can commit on a chain that cannot be read.
+            # No writer can commit on a chain that cannot be read.
             return None
         return None
 
     def settle(self, _entry: Entry) -> None:
         if not self._stream.storage.read_only:
-            self._gate.head()
+            self._writer.head()
 
     def apply(self, plan: Plan, approval: Approval) -> Entry:
         operation, at = self.operation(plan.work), self._workplace
-        # Of a chain that is damaged, the head need not be readable.
-        at.base = None if operation.on_damage else self._gate.head()
+        # The head of a damaged chain need not be readable.
+        at.base = None if operation.on_damage else self._writer.head()
         fresh = self.propose(operation)
         check_drift(plan, fresh)
-        if at.base and not operation.force and not operation.beside_a_job:
-            self._gate.refuse_living(at.base)
+        if at.base and not operation.force and not operation.online:
+            self._writer.refuse_living(at.base)
         details = {
             "summary": summary(list(fresh.actions), operation.note) or operation.aim,
             "undoes": operation.undoes,
@@ -159,7 +161,7 @@ class StreamJournal(Journal[StreamOperation]):
         with self._showing_progress(operation):
             snapshot = operation.append(at, signature, details)
         if snapshot is None:
-            raise Drifted("somebody else did the same, or changed what it was to be done to")
+            raise Drifted("another process did the same, or changed the inputs of this operation")
         return _entry(snapshot, {})
 
 
@@ -171,13 +173,13 @@ def _entry(snapshot: Snapshot, undone: Mapping[str, str], floor: int = 0) -> Ent
     name = _id(snapshot)
     undo = f"undone by {undone[name]}" if name in undone else _undo_of(snapshot)
     if undo == "yes" and snapshot.number <= floor:
-        undo = "no: what was before it is not kept any more"
+        undo = "no: the snapshot before it is pruned"
     return Entry(
         id=name,
         at=snapshot.created_at,
         kind=snapshot.kind.value,
         by=str(snapshot.by),
-        summary=snapshot.details.get("summary") or _told(snapshot),
+        summary=snapshot.details.get("summary") or _described(snapshot),
         reason=snapshot.reason,
         undoes=snapshot.details.get("undoes"),
         undo=undo,
@@ -194,7 +196,7 @@ def _undo_of(snapshot: Snapshot) -> str:
     return _NO_UNDO.get(snapshot.kind, "yes")
 
 
-def _told(snapshot: Snapshot) -> str:
+def _described(snapshot: Snapshot) -> str:
     if snapshot.kind is Kind.CLAIM:
         return f"run {snapshot.writer}" + (f" of {snapshot.app}" if snapshot.app else "")
-    return f"{len(snapshot.positions)} positions"
+    return units.counted(len(snapshot.positions), "position")

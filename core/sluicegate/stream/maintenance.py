@@ -1,4 +1,4 @@
-"""Maintenance of a gated stream: each change is a snapshot, made beside a running job."""
+"""Maintenance of a gated stream: each change is a snapshot, made while the job runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sluicegate.plan import Action, Plan, Subject
 from sluicegate.sources.log.source import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
-from sluicegate.stream.history import sound_snapshots
+from sluicegate.stream.history import intact_snapshots
 from sluicegate.stream.journal import KIND, StreamJournal
 from sluicegate.stream.operations.base import StreamOperation
 from sluicegate.stream.operations.compact import CompactState
@@ -35,11 +35,11 @@ from sluicegate.stream.spec import range_of
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.verify import Reading, Verified, last_complete, verify
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 from sluicegate.target import Status
 
 _SEGMENTS = 8
-_PARTIALS = 4
+_DELTAS = 4
 _SMALL_PART = 0.25
 _LEAST_PRUNED = 0.1
 
@@ -56,7 +56,7 @@ class StreamMaintenance:
         self.steps = Steps(stream.uri, options)
 
     def run(self) -> Steps:
-        """All of them, in the order in which one leaves something for the next."""
+        """All steps, in the order in which one prepares the next."""
         steps = self.steps
         steps.look("verify", self._verify)
         steps.look("lag", self._lag)
@@ -72,9 +72,9 @@ class StreamMaintenance:
             result = self._verified(seconds)
         self.steps.findings += result.findings
         self._known = (result.head, result.live) if result.head else None
-        read = f"{result.read_blobs:,} of {result.blobs:,} blobs read"
+        read = f"{result.read_blobs:,} of {units.counted(result.blobs, 'blob')} read"
         rest = "; the rest next time" if result.resume else ""
-        return f"{result.snapshots:,} snapshots; {read}{rest}"
+        return f"{units.counted(result.snapshots, 'snapshot')}; {read}{rest}"
 
     def _verified(self, seconds: float) -> Verified:
         if self._options.dry_run:
@@ -84,25 +84,25 @@ class StreamMaintenance:
             notes = None if storage.read_only else storage
             return verify(self._stream, Reading(max_duration=seconds, notes=notes))
         except StorageFailed:
-            # Where nothing can be remembered, contents would be read from the start each time.
+            # Where the cursor cannot be saved, each run would read from the start.
             return verify(self._stream)
 
     def _lag(self) -> str:
         head = self._stream.chain.head()
         behind = self._behind(head)
-        age = time.time() - last_at_work(self._stream, head)
+        age = time.time() - last_active(self._stream, head)
         is_idle = age > self._options.policy.idle and behind != 0
-        if is_idle and Gate(self._stream).living_writer(head) is None:
-            waiting = "" if behind is None else f"; {units.events(behind)} wait"
-            detail = f"no job has been at work for {units.duration(age)}{waiting}"
+        if is_idle and StreamWriter(self._stream).living_writer(head) is None:
+            waiting = "" if behind is None else f"; {units.events(behind)} waiting"
+            detail = f"no job has run for {units.duration(age)}{waiting}"
             start = units.command("submit", self._stream.name) if self._named else ""
             self.steps.findings.append(maintenance.IDLE.at(self._stream.uri, detail, repair=start))
-        return "not known here" if behind is None else f"{units.events(behind)} behind"
+        return "not known" if behind is None else f"{units.events(behind)} behind"
 
     def _behind(self, head: Snapshot) -> int | None:
         """How many events are still to be read; None where only a broker knows.
 
-        A log that is gone, or another in its place, fails the step.
+        The step fails if the log is missing or was replaced.
         """
         source = head.pins.get("source")
         if not isinstance(source, str) or not source or needs_broker(source):
@@ -126,7 +126,7 @@ class StreamMaintenance:
         shards = shards_of(self._stream, self._stream.chain.head())
         sizes = [ref.size for refs in shards.values() for ref in refs]
         largest = [max((ref.size for ref in refs), default=0) for refs in shards.values()]
-        if len(sizes) < _PARTIALS * max(len(shards), 1) or not _many_small(sizes, sum(largest)):
+        if len(sizes) < _DELTAS * max(len(shards), 1) or not _many_small(sizes, sum(largest)):
             return None
         return self._change(CompactState())
 
@@ -137,7 +137,8 @@ class StreamMaintenance:
         # A few at a time would cost a snapshot each time, and that snapshot a prune of its own.
         if floor - head.floor < max(2, _LEAST_PRUNED * (head.number - floor)):
             return None
-        note = f"keep {policy.keep_snapshots} snapshots and {units.duration(policy.keep)}"
+        kept = units.counted(policy.keep_snapshots, "snapshot")
+        note = f"keep {kept} and {units.duration(policy.keep)}"
         return self._change(Prune(to=floor, note=note))
 
     def _collect(self) -> PlannedStep | None:
@@ -147,8 +148,8 @@ class StreamMaintenance:
         found = gc.list_garbage(self._stream, known=self._known)
         if not found.swept:
             return None
-        action = Action("remove", "leftovers", found.swept.shown)
-        plan = self._plan(f"Collect what {self._stream.name} does not need", action)
+        action = Action("remove", "garbage", found.swept.shown)
+        plan = self._plan(f"Collect the garbage of {self._stream.name}", action)
         return PlannedStep.by(plan, partial(gc.remove, self._stream, found))
 
     def _empty_trash(self) -> PlannedStep | None:
@@ -175,7 +176,7 @@ class StreamMaintenance:
 
 
 def _many_small(sizes: Sequence[int], large: int | None = None) -> bool:
-    """Whether merging is worth writing the large ones again, which it does."""
+    """Whether merging is worth writing the large ones again."""
     large = max(sizes, default=0) if large is None else large
     return sum(sizes) - large >= _SMALL_PART * sum(sizes)
 
@@ -186,15 +187,16 @@ def status(stream: Stream) -> Status:
     try:
         head = stream.chain.head()
     except SluicegateError:
-        return Status(standing="the logs are damaged or contradict each other", findings=findings)
-    writer = "a job is at work" if Gate(stream).living_writer(head) else "no job is at work"
+        return Status(None, None, "the chain is damaged", findings)
+    living = StreamWriter(stream).living_writer(head)
+    writer = "a job is running" if living else "no job is running"
     where = f"snapshot {head.number}, generation {head.generation}"
-    standing = f"{where}, {units.events(head.sequence)}{_behind(head)}; {writer}"
-    return Status(head.epoch, round(head.created_at * 1000), standing, findings)
+    text = f"{where}, {units.events(head.sequence)}{_behind(head)}; {writer}"
+    return Status(head.epoch, round(head.created_at * 1000), text, findings)
 
 
 def _behind(head: Snapshot) -> str:
-    """How far a stream is behind its source, where that can be asked."""
+    """How far a stream is behind its source, where that is known."""
     try:
         earliest, latest = range_of(head)
     except SluicegateError:
@@ -203,21 +205,21 @@ def _behind(head: Snapshot) -> str:
 
 
 OUTCOMES = {"applied": "applied", "duplicates": "duplicate", "rejected": "rejected"}
-"""Counter of a snapshot → what became of an event."""
+"""Counter of a snapshot → outcome of an event."""
 
 
 def metrics(name: str, stream: Stream) -> Iterator[Sample]:
-    """What is measured of a stream."""
+    """The metrics of a stream."""
     head = stream.chain.head()
     labels = {"target": name}
     yield Sample(
-        "sluicegate_job_alive", float(Gate(stream).living_writer(head) is not None), labels
+        "sluicegate_job_alive", float(StreamWriter(stream).living_writer(head) is not None), labels
     )
-    yield age_sample("sluicegate_head_age_seconds", last_at_work(stream, head), labels)
+    yield age_sample("sluicegate_head_age_seconds", last_active(stream, head), labels)
     yield Sample("sluicegate_epochs_total", head.epoch, labels)
     yield Sample("sluicegate_snapshots", head.number - head.floor + 1, labels)
     for counter, outcome in OUTCOMES.items():
-        # Of a stream without a job of ours, the number of events is all that is known.
+        # Without a job of ours, only the number of events is known.
         count = head.counters.get(counter, head.sequence if counter == "applied" else 0)
         yield Sample("sluicegate_events_total", count, labels | {"outcome": outcome})
     if (complete := last_complete(stream)) is not None:
@@ -229,9 +231,9 @@ def metrics(name: str, stream: Stream) -> Iterator[Sample]:
         yield from _shards(stream, head, labels)
 
 
-def last_at_work(stream: Stream, head: Snapshot) -> float:
+def last_active(stream: Stream, head: Snapshot) -> float:
     """When a job last committed or started; snapshots of the maintenance itself do not count."""
-    snapshots = sound_snapshots(stream, head.number, head.floor)
+    snapshots = intact_snapshots(stream, head.number, head.floor)
     found = (
         snapshot.created_at for snapshot in snapshots if snapshot.kind in (Kind.EPOCH, Kind.CLAIM)
     )

@@ -1,16 +1,16 @@
-"""The output of epochs: files that are published as a whole, with their snapshot.
+"""The output of epochs: files that are published together, with their snapshot.
 
     data/snapshot=00000000000000000042-<nonce>/…      rows, as Parquet
     rejects/snapshot=00000000000000000042-<nonce>/…   records that were not applied, with the reason
-    _sluicegate/attempts/<nonce>/…                what tasks write, also those that fail later
-    _sluicegate/staged/<nonce>/data, …/rejects    what an epoch consists of, not yet published
-    _sluicegate/trash/data/…, …/rejects/…         what a rollback took back, under its name
-    _sluicegate/trash/staged/<nonce>/…            what was never committed
-    _sluicegate/sink, _sluicegate/settled         whose it is, and which ancestry was made to show
+    _sluicegate/attempts/<nonce>/…                files that tasks write, also failed ones
+    _sluicegate/staged/<nonce>/data, …/rejects    the files of an epoch, not yet published
+    _sluicegate/trash/data/…, …/rejects/…         output that a rollback unpublished, under its name
+    _sluicegate/trash/staged/<nonce>/…            output that was never committed
+    _sluicegate/sink, _sluicegate/settled         the owner, and which ancestry is published
 
-Spark and others pass over names that begin with an underscore. The published directories are those
-of the head's ancestry; the ancestry that was settled last says what is missing and what is too
-much.
+Spark and others ignore names that begin with an underscore. The published directories are those of
+the head's ancestry; comparing it with the ancestry that was settled last shows what is missing and
+what is no longer part of the stream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
 from sluicegate.identity import Marker
 from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, base, local_root
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream.history import given_up, newest_epoch
+from sluicegate.stream.history import discarded, newest_epoch
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged, Span, has, spans, without
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Run
@@ -103,12 +103,12 @@ class OutputLost(Corrupt):
     """Output of a committed epoch is neither published nor staged nor in the trash."""
 
     default_hint = (
-        "restore the sink from a backup; or give the epoch up with: sluicegate checkpoint rollback"
+        "restore the sink from a backup, or discard the epoch with: sluicegate checkpoint rollback"
     )
 
 
 def name_of(snapshot: Snapshot) -> str:
-    """What the published directory of an epoch is called."""
+    """The name of the published directory of an epoch."""
     return f"snapshot={snapshot.number:020d}-{snapshot.nonce}"
 
 
@@ -125,13 +125,13 @@ class Sink:
         return self._storage.uri
 
     def path(self, key: str) -> Path:
-        """Where something of it lies on this machine."""
+        """The path of a key on this machine."""
         path = self._storage.local_path(key)
         assert path is not None
         return path
 
     def unfinished(self, limit_ns: float) -> Iterator[Path]:
-        """Files of its own that nobody finished, and nobody has written to since a time."""
+        """Its own unfinished files that were not written to since a time."""
         return base.old_temporaries(self._storage, [_OWN], limit_ns)
 
     def attempts(self, nonce: str) -> Path:
@@ -141,26 +141,26 @@ class Sink:
         return path
 
     def stage(self, nonce: str, output: Output) -> None:
-        """Take the files of an epoch over from its tasks; what others of them wrote stays behind.
+        """Take over the files of an epoch from its tasks; files of failed attempts stay behind.
 
-        A task that was given up may still write, but not to where an epoch is published from.
+        An abandoned task may still write, but not to where an epoch is published from.
         """
         for kind, files in output.files.items():
             for file in files:
                 source = f"{ATTEMPTS}/{nonce}/{file.name}"
                 found = self._storage.stat(source)
                 if found is None or found.size != file.size:
-                    raise OutputLost(f"{self.uri}/{source} is not as its task left it")
+                    raise OutputLost(f"{self.uri}/{source} changed after its task wrote it")
                 self._storage.move(source, f"{STAGED}/{nonce}/{kind}/{file.name}")
         self._remove(f"{ATTEMPTS}/{nonce}")
 
     def drop(self, nonce: str) -> None:
-        """Remove what an attempt wrote that will not be committed."""
+        """Remove the files of an attempt that will not be committed."""
         self._remove(f"{ATTEMPTS}/{nonce}")
         self._remove(f"{STAGED}/{nonce}")
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Publish a committed epoch, unless it was taken back in the meantime."""
+        """Publish a committed epoch, unless it was rolled back in the meantime."""
         if snapshot.output is None:
             return
         with self._publishing():
@@ -168,9 +168,9 @@ class Sink:
                 self._publish(snapshot)
 
     def settle(self) -> None:
-        """Make what is published the ancestry of the head: add what is missing, withdraw the rest.
+        """Publish the ancestry of the head: add missing output, unpublish the rest.
 
-        Whatever interrupts it, the next one finishes it, also for another head.
+        If it is interrupted, the next call finishes it, also for another head.
         """
         with self._publishing():
             head = self._stream.chain.head()
@@ -178,27 +178,27 @@ class Sink:
             if settled == head.ancestry:
                 return
             missing = _minus(head.ancestry, settled or ())
-            # Epochs since then were published one by one, also those that were taken back since.
-            # Without knowing what was settled last, names tell what is there.
-            there = [*settled, (settled[-1][1] + 1, head.number)] if settled else self._shown()
+            # Epochs since then were published one by one, also those that were rolled back since.
+            # If it is not known what was settled last, the directory names show what is there.
+            there = [*settled, (settled[-1][1] + 1, head.number)] if settled else self._there()
             surplus = _minus(there, head.ancestry)
             if settled and (surplus or missing[0][0] <= settled[-1][1]):
-                # From the first move on it is not so any more.
+                # From the first move on it is no longer true.
                 self._storage.delete(_SETTLED)
-            self._bring_back(missing)
-            declared = list(given_up(self._stream, head))
+            self._republish(missing)
+            declared = list(discarded(self._stream, head))
             for snapshot in self._snapshots(head, missing, declared):
                 self._publish(snapshot, declared)
-            self._withdraw(surplus)
+            self._unpublish(surplus)
             fields = {"ancestry": [list(span) for span in head.ancestry]}
             self._storage.replace(_SETTLED, codec.encode(_ANCESTRY, fields))
 
     def clear(self, run: Run) -> None:
-        """Clear away what attempts before a run left that is not published.
+        """Clear away unpublished files that attempts before a run left.
 
-        Before an epoch is committed, all before it are published or put aside here. So what is
-        staged is the output of the newest epoch, which may have been taken back before it was
-        published, and that may be undone: it is kept under its name. Or it was never committed.
+        Before an epoch is committed, all before it are published or put aside here. So staged
+        output is that of the newest epoch, or was never committed. The newest epoch may have been
+        rolled back before it was published, and that may be undone: it is kept under its name.
         """
         with self._publishing():
             newest = newest_epoch(self._stream, run.refresh())
@@ -221,8 +221,8 @@ class Sink:
                     found.setdefault(int(match[1]), set()).add(kind)
         return found
 
-    def standing(self, snapshot: Snapshot, kind: str, file: File, *, read: bool = False) -> str:
-        """Where a file of an epoch is: `published`, `pending`, or what is wrong with it."""
+    def status(self, snapshot: Snapshot, kind: str, file: File, *, read: bool = False) -> str:
+        """The status of a file of an epoch: `published`, `pending`, or what is wrong with it."""
         place = f"{kind}/{name_of(snapshot)}/{file.name}"
         found = self._storage.stat(place)
         if found is None:
@@ -231,7 +231,7 @@ class Sink:
         if found.size != file.size:
             return f"has {found.size} bytes, not {file.size}"
         if read and self._digest(place) != file.digest:
-            return "has another content"
+            return "has different content"
         return PUBLISHED
 
     def _digest(self, key: str) -> str:
@@ -242,30 +242,30 @@ class Sink:
         return digest.hexdigest()
 
     def _publish(self, snapshot: Snapshot, declared: Sequence[Span] = ()) -> None:
-        is_given_up = has(declared, snapshot.number)
-        for kind in self._kinds(snapshot, is_given_up=is_given_up):
+        is_discarded = has(declared, snapshot.number)
+        for kind in self._kinds(snapshot, is_discarded=is_discarded):
             place = f"{kind}/{name_of(snapshot)}"
             if self._storage.stat(place) is not None:
                 continue
             moved = any(self._storage.move(source, place) for source in _sources(snapshot, kind))
-            if not moved and not is_given_up:
+            if not moved and not is_discarded:
                 raise OutputLost(
-                    f"{self.uri}: the {kind} of snapshot {snapshot.number} are not there"
+                    f"{self.uri}: the {kind} of snapshot {snapshot.number} are missing"
                 )
         self._remove(f"{STAGED}/{snapshot.nonce}")
 
-    def _kinds(self, snapshot: Snapshot, *, is_given_up: bool) -> Sequence[str]:
-        """What an epoch wrote; of one that a repair has given up, that may not be known."""
+    def _kinds(self, snapshot: Snapshot, *, is_discarded: bool) -> Sequence[str]:
+        """The kinds of files that an epoch wrote; all kinds if a repair discarded it."""
         assert snapshot.output
         try:
             found = read_output(self._stream, snapshot.output).files
         except Corrupt:
-            if not is_given_up:
+            if not is_discarded:
                 raise
             return KINDS
         return [kind for kind, files in found.items() if files]
 
-    def _withdraw(self, spans: Sequence[Span]) -> None:
+    def _unpublish(self, spans: Sequence[Span]) -> None:
         if not spans:
             return
         for kind in KINDS:
@@ -274,8 +274,8 @@ class Sink:
                 if match and any(first <= int(match[1]) <= last for first, last in spans):
                     self._storage.move(f"{kind}/{name}", f"{TRASH}/{kind}/{name}")
 
-    def _bring_back(self, spans: Sequence[Span]) -> None:
-        """Publish what was withdrawn: by its name, as its snapshot may not be kept any more."""
+    def _republish(self, spans: Sequence[Span]) -> None:
+        """Publish output from the trash: by its name, as its snapshot may be pruned."""
         for kind in KINDS:
             for name in self.names(f"{TRASH}/{kind}"):
                 match = NAME.fullmatch(name)
@@ -294,13 +294,13 @@ class Sink:
                     if not has(declared, number):
                         raise
                     # If a later epoch was committed, this one was published and has its name.
-                    _log.warning("snapshot %d was given up: its output is left as it is", number)
+                    _log.warning("snapshot %d was discarded: its output is left unchanged", number)
                     continue
                 if snapshot.kind is Kind.EPOCH and snapshot.output:
                     yield snapshot
 
     def settled(self) -> tuple[Span, ...] | None:
-        """The ancestry that was made to show last; None if that is not known."""
+        """The ancestry that was published last; None if that is not known."""
         try:
             data = self._storage.get(_SETTLED)
             fields = codec.decode(_ANCESTRY, data, f"{self.uri}/{_SETTLED}")
@@ -308,7 +308,7 @@ class Sink:
         except (NotFound, Corrupt, KeyError, TypeError, ValueError):
             return None
 
-    def _shown(self) -> list[Span]:
+    def _there(self) -> list[Span]:
         return spans(self.published())
 
     @contextmanager
@@ -317,7 +317,7 @@ class Sink:
             yield
 
     def names(self, key: str) -> list[str]:
-        """What a directory of it holds."""
+        """The names in one of its directories."""
         try:
             return [entry.name for entry in self._storage.list(key)]
         except NotFound:
@@ -328,14 +328,14 @@ class Sink:
 
 
 def _sources(snapshot: Snapshot, kind: str) -> tuple[str, ...]:
-    """Where the output of an epoch is until it is published, or after it was withdrawn."""
+    """Where the output of an epoch is until it is published, or after it was unpublished."""
     staged = f"{snapshot.nonce}/{kind}"
-    withdrawn = f"{TRASH}/{kind}/{name_of(snapshot)}"
-    return f"{STAGED}/{staged}", withdrawn, f"{TRASH}/staged/{staged}"
+    unpublished = f"{TRASH}/{kind}/{name_of(snapshot)}"
+    return f"{STAGED}/{staged}", unpublished, f"{TRASH}/staged/{staged}"
 
 
 def look_at_sink(stream: Stream, uri: str | None) -> Sink | None:
-    """The sink of a stream, only to be read; None if there is none that is its own."""
+    """The sink of a stream, only to be read; None if it has none of its own."""
     place = local_root(uri) if uri else stream.storage.local_path("output")
     assert place is not None
     storage = ReadOnlyStorage(LocalStorage(place))
@@ -386,11 +386,11 @@ def _refuse_lost(stream: Stream, head: Snapshot, place: Path) -> None:
 
 
 def _refuse_full(place: Path) -> None:
-    # Whoever was interrupted while it made the sink left the directory for the marker.
+    # A process that was interrupted while it made the sink left the marker's directory.
     storage = LocalStorage(place)
     if place.is_dir() and any(e.name != _OWN or storage.list(_OWN) for e in storage.list()):
         raise UsageError(
-            f"{place} holds something that is not a sink's", hint="name an empty directory"
+            f"{place} is not empty and is not a Sluicegate sink", hint="name an empty directory"
         )
 
 

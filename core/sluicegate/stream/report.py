@@ -1,4 +1,4 @@
-"""Gated streams in words and tables: summary, snapshots, positions, verify, audit."""
+"""Reports on gated streams: summary, snapshots, positions, verify, audit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stream_report(summary: StreamSummary) -> Report:
             Table(("field", "value"), _facts(summary), header=False),
             Table(("topic", "partition", "next offset"), positions),
             Table(("operator", "state"), operators),
-            Table(("setting",), pinned, title="Fixed when the stream began", header=False),
+            Table(("setting",), pinned, title="Fixed settings", header=False),
         ],
     )
 
@@ -51,7 +51,7 @@ def snapshots_report(found: list[Snapshot | str], kept: int) -> Report:
     rows = [_row(each) if isinstance(each, Snapshot) else _bad(each) for each in found]
     hidden = kept - len(found)
     older = f"{units.counted(hidden, 'older snapshot')}; show them with --last {kept}"
-    columns = ("snapshot", "made", "kind", "included", "what, or where it was then", "by")
+    columns = ("snapshot", "made", "kind", "events", "summary", "by")
     return Report(
         schema="sluicegate.snapshots",
         document={
@@ -115,17 +115,22 @@ def positions_report(uri: str, snapshot: Snapshot) -> Report:
 
 
 def verify_report(uri: str, result: Verified, reading: Reading | None) -> Report:
-    """What a check of a stream found, and how much of it was looked at."""
-    looked = f"{result.snapshots:,} snapshots and {result.blobs:,} blobs"
-    told = count_findings(result.findings) or "sound"
-    lines = [f"{uri}: {told}. Looked at {looked}."]
+    """The findings of a check of a stream, and how much was checked."""
+    blobs = units.counted(result.blobs, "blob")
+    checked = f"{units.counted(result.snapshots, 'snapshot')} and {blobs}"
+    outcome = count_findings(result.findings) or "intact"
+    lines = [f"{uri}: {outcome}. Checked {checked}."]
     if reading is None:
-        lines.append("Blobs were judged by name and size; --read-data reads them.")
+        lines.append(
+            "Blobs were checked by name and size only; use --read-data to verify their content."
+        )
     else:
-        read = f"Read {result.read_blobs:,} blobs, {units.size(result.read_bytes)}"
+        read_blobs = units.counted(result.read_blobs, "blob")
+        read = f"Read {read_blobs}, {units.size(result.read_bytes)}"
         complete = units.utc(result.last_complete) if result.last_complete else "never"
         lines.append(
-            f"{read}; the time was up. Run it again to go on; all was last read: {complete}."
+            f"{read}; the time limit was reached. Run it again to continue; the last complete "
+            f"read was: {complete}."
             if result.resume
             else f"{read}."
         )
@@ -159,28 +164,31 @@ def _facts(summary: StreamSummary) -> list[tuple[str, str | int | None]]:
         ("events included", snapshot.sequence),
         ("counters", counters or None),
         ("watermark", _watermark(snapshot.watermark_ns)),
-        ("job", summary.living or _resting(snapshot)),
+        ("job", summary.living or _no_writer(snapshot)),
         ("state", _state_text(state.shards, state.deltas, state.bytes)),
         ("assignment", f"version {snapshot.version}" if snapshot.version else None),
         ("rollback", f"possible to snapshot {snapshot.floor} or later"),
     ]
 
 
-def _resting(snapshot: Snapshot) -> str:
+def _no_writer(snapshot: Snapshot) -> str:
     if snapshot.writer is None:
         return "none has run yet"
-    return "none is at work; the next start goes on from here"
+    return "no active writer; the next run resumes here"
 
 
 def _state_text(shards: int, deltas: int, size: int) -> str | None:
-    return f"{units.size(size)} in {deltas} deltas of {shards} shards" if shards else None
+    if not shards:
+        return None
+    pieces = f"{units.counted(deltas, 'delta')} of {units.counted(shards, 'shard')}"
+    return f"{units.size(size)} in {pieces}"
 
 
 def _row(snapshot: Snapshot) -> tuple[Any, ...]:
-    told = snapshot.details.get("summary") or positions_text(snapshot.positions)
+    summary = snapshot.details.get("summary") or positions_text(snapshot.positions)
     who = snapshot.app or str(snapshot.by).partition(" ")[0]
     made = units.utc(snapshot.created_at)
-    return snapshot.number, made, snapshot.kind.value, snapshot.sequence, told, who
+    return snapshot.number, made, snapshot.kind.value, snapshot.sequence, summary, who
 
 
 def _bad(problem: str) -> tuple[Any, ...]:
@@ -193,7 +201,7 @@ def _watermark(nanoseconds: int | None) -> str | None:
 
 
 def _plain(value: Any) -> str:
-    """A setting as it stands in the configuration, more or less: never as Python would show it."""
+    """A setting roughly as in the configuration, never as Python would show it."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -205,7 +213,8 @@ def audit_report(uri: str, result: StreamAudit) -> Report:
     """Every epoch with its counts; on a screen only the newest, and the sum of all."""
     columns = ("epoch", "snapshot", "committed", *_COUNTS)
     left_out = len(result.epochs) - _SHOWN_EPOCHS
-    lines = [f"{left_out:,} older epochs are not shown; see --json."] if left_out > 0 else []
+    older = f"{units.counted(left_out, 'older epoch')} not shown; see --json."
+    lines = [older] if left_out > 0 else []
     shown = result.epochs[-_SHOWN_EPOCHS:]
     return Report(
         schema="sluicegate.audit-stream",
@@ -218,7 +227,7 @@ def audit_report(uri: str, result: StreamAudit) -> Report:
 
 def _sum(result: StreamAudit) -> str:
     if has_errors(result.findings):
-        return "something does not add up; see the findings"
+        return "problems were found; see the findings"
     total = {name: result.total(name) for name in _COUNTS}
     return (
         f"{total['read']:,} read = {total['applied']:,} applied + {total['duplicates']:,} "

@@ -1,4 +1,4 @@
-"""What can be wrong with a gated stream."""
+"""The rules that `verify` checks for gated streams."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ HEAD_DAMAGED = rule(
     "SG-CHAIN-HEAD-DAMAGED",
     Severity.ERROR,
     "the HEAD hint is missing or damaged",
-    "The file `HEAD` names the newest snapshot that was durable. Without it, a snapshot that was "
-    "lost at the end of the chain cannot be noticed, so no job starts. `sluicegate checkpoint "
-    "repair` goes on from the newest snapshot that is there, as a new generation.",
+    "The file `HEAD` names the newest durable snapshot. Without it, the loss of a snapshot at the "
+    "end of the chain would go unnoticed, so no job starts. After `sluicegate checkpoint repair`, "
+    "the stream resumes from the newest snapshot that is there, as a new generation.",
 )
 SHORT = rule(
     "SG-CHAIN-SHORT",
     Severity.ERROR,
     "the chain ends before the newest snapshot that was known to be durable",
     "`HEAD`, or what the home remembers of the stream, names a snapshot that is not there: "
-    "snapshots were deleted, or an old backup was restored. If the missing files can be brought "
-    "back, do that. `sluicegate checkpoint repair` goes on from the newest snapshot that is there, "
-    "under a number above all that were ever used; what was committed after it is read again.",
+    "snapshots were deleted, or an old backup was restored. Restore the missing files if you can. "
+    "After `sluicegate checkpoint repair`, the stream resumes from the newest snapshot that is "
+    "there, under a number that was never used; events committed after it are read again.",
 )
 FOREIGN = rule(
     "SG-CHAIN-FOREIGN",
     Severity.ERROR,
-    "this is another stream than the one that belongs here",
+    "stream identity mismatch",
     "The home remembers a stream of this name with another identity. The directory was replaced. "
-    "Put the right one back; if the old stream is given up for good, remove the hint that the "
-    "message names.",
+    "Restore the right directory. If the old stream is abandoned, remove the hint that the message "
+    "names.",
 )
 SNAPSHOT_DAMAGED = rule(
     "SG-CHAIN-SNAPSHOT-DAMAGED",
     Severity.ERROR,
     "a snapshot is missing or damaged",
     "The file of a snapshot is missing, cannot be read, does not match its checksum, or is not the "
-    "one that its successor names as its parent. If it is the newest, the stream cannot go on; if "
-    "it is an older one, only going back to it is impossible. `sluicegate checkpoint repair` "
-    "appends a snapshot that says so, from which the stream goes on.",
+    "one that its successor names as its parent. If it is the newest, the stream cannot resume; an "
+    "older one only cannot be restored. `sluicegate checkpoint repair` appends a snapshot that "
+    "records the damage, and the stream resumes from that snapshot.",
 )
 ORDER = rule(
     "SG-CHAIN-ORDER",
     Severity.ERROR,
-    "a number that only grows went back",
+    "a number that must only grow has decreased",
     "Generation, version of the assignment, epoch or creation time of a snapshot is lower than its "
     "parent's. No writer of this release makes such a snapshot.",
 )
 BELOW_FLOOR = rule(
     "SG-CHAIN-BELOW-FLOOR",
     Severity.NOTE,
-    "snapshots below the floor are still there",
-    "A prune was interrupted before it removed everything it gave up. The next one removes it.",
+    "pruned snapshots are still there",
+    "A prune was interrupted before it removed all files. The next prune removes them.",
 )
 REPAIRED = rule(
     "SG-CHAIN-REPAIRED",
     Severity.NOTE,
-    "damage that a repair has dealt with",
-    "These snapshots are damaged, missing or refer to damaged blobs, and a repair has said so in "
-    "the chain. The stream does not need them; it only cannot go back to them.",
+    "damage that a repair has recorded",
+    "These snapshots are damaged, missing or refer to damaged blobs, and a repair has recorded "
+    "that in the chain. The stream does not need them, but it cannot be rolled back to them.",
 )
 BLOB_DAMAGED = rule(
     "SG-BLOB-DAMAGED",
     Severity.ERROR,
     "a blob is missing or damaged",
     "A file that snapshots refer to is missing, has another size, or does not match the digest in "
-    "its name. Every snapshot that refers to it is unusable. `sluicegate checkpoint repair` goes "
-    "on from the newest snapshot that is whole; if the blob can be restored from a backup, do "
-    "that instead.",
+    "its name. Every snapshot that refers to it is unusable. Restore the blob from a backup if you "
+    "can. Otherwise run `sluicegate checkpoint repair`: the stream then resumes from the newest "
+    "complete snapshot.",
 )
 ORPHANS = rule(
     "SG-BLOB-ORPHANS",
@@ -77,8 +77,8 @@ UNREADABLE = rule(
     "SG-STREAM-UNREADABLE",
     Severity.ERROR,
     "a file of the stream cannot be read",
-    "The operating system refuses to read it (permission, I/O error). It may be well: nothing is "
-    "judged, given up or repaired before it can be read.",
+    "The operating system refuses to read it (permission, I/O error). It may be intact: nothing is "
+    "discarded or repaired before it can be read.",
 )
 TEMPORARY = rule(
     "SG-STREAM-TEMPORARY",

@@ -1,8 +1,8 @@
 """A scan of a stream: every snapshot and every blob, intact or not, and what follows from it.
 
 The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
-newest snapshot, each snapshot vouches for its parent. A snapshot is *sound* if its file is; it is
-*whole* if its blobs are, too.
+newest snapshot, each snapshot vouches for its parent. A snapshot is *intact* if its file is; it is
+*complete* if its blobs are intact, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sluicegate.units import command
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Snapshots that are not sound; `raw` is the digest of the bytes that are there, if any are."""
+    """Snapshots that are not intact; `raw` is the digest of the bytes that are there, if any."""
 
     first: int
     last: int
@@ -55,7 +55,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A blob that is not sound; `by_reading` if only its content tells."""
+    """A blob that is not intact; `by_reading` if only its content shows that."""
 
     ref: Ref
     what: str
@@ -65,7 +65,7 @@ class Bad:
 
 @dataclass(slots=True)
 class Peak:
-    """The highest known of each number that never goes back along a chain."""
+    """The highest known value of each number that only grows along a chain."""
 
     number: int = -1
     generation: int = 0
@@ -75,7 +75,7 @@ class Peak:
     created_at: float = 0.0
 
     def rise(self, known: Snapshot | Hint) -> None:
-        """Take in what a snapshot, or a hint of one, says."""
+        """Take in the numbers of a snapshot, or of a hint."""
         self.number = max(self.number, known.number)
         self.generation = max(self.generation, known.generation)
         self.version = max(self.version, known.version)
@@ -88,10 +88,10 @@ class Peak:
 class Survey:
     """What was found.
 
-    `head` is the newest sound snapshot, `base` the one to go on from: the newest that is whole, of
+    `head` is the newest intact snapshot, `base` the one to resume from: the newest complete one of
     those that belong to the stream. `newest` is the highest number ever used. `live` are the blobs
-    that snapshots lead to, `bad` those of them that are not sound, with the snapshots they belong
-    to. `obstacles` are findings that a person must deal with before anything is repaired.
+    that snapshots lead to, `bad` those of them that are not intact, with the snapshots they belong
+    to. `obstacles` are findings that the operator must fix before anything is repaired.
     """
 
     evidence: Evidence
@@ -105,7 +105,7 @@ class Survey:
     unusable: list[int] = field(default_factory=list)
     live: set[Ref] = field(default_factory=set)
     bad: dict[Ref, tuple[Bad, list[int]]] = field(default_factory=dict)
-    given_up: list[Span] = field(default_factory=list)
+    discarded: list[Span] = field(default_factory=list)
     expected: dict[int, str] = field(default_factory=dict)
     peak: Peak = field(default_factory=Peak)
     findings: list[Finding] = field(default_factory=list)
@@ -113,18 +113,18 @@ class Survey:
 
     @property
     def floor(self) -> int:
-        """The lowest number that must be there, as far as is known."""
+        """The number of the oldest kept snapshot, as far as is known."""
         return self.peak.floor
 
     @property
     def last(self) -> Snapshot | Hint | None:
-        """What is known of the newest number."""
+        """The snapshot or hint of the newest number, if there is one."""
         known: Iterable[Snapshot | Hint | None] = (self.head, *self.evidence.hints)
         return next((each for each in known if each and each.number == self.newest), None)
 
 
-def given_up_by(snapshot: Snapshot, *names: str) -> Iterator[Span]:
-    """The snapshots that a repair says are `damaged` (or lost), `unusable`, or either."""
+def discarded_by(snapshot: Snapshot, *names: str) -> Iterator[Span]:
+    """The snapshots that a repair lists as `damaged` (or lost), `unusable`, or either."""
     if snapshot.kind is not Kind.REPAIR:
         return
     for name in names or ("damaged", "unusable"):
@@ -136,7 +136,7 @@ def given_up_by(snapshot: Snapshot, *names: str) -> Iterator[Span]:
 
 
 CHAIN = "chain"
-# No chain loses so many snapshots in a row; a file with such a number was never part of it.
+# No chain loses so many snapshots in a row; a file beyond that was never part of it.
 _FAR = 1 << 20
 
 
@@ -144,7 +144,7 @@ _FAR = 1 << 20
 class Evidence:
     """The hints that are believed, the identity they give the stream, and the files there are.
 
-    `obstacles` are findings that a person must deal with, by the command that each names.
+    `obstacles` are findings that the operator must fix, with the command that each names.
     """
 
     hint: Hint | None = None
@@ -158,12 +158,12 @@ class Evidence:
 
     @property
     def hints(self) -> list[Hint]:
-        """Those that there are."""
+        """The hints that exist."""
         return [hint for hint in (self.hint, self.mark) if hint]
 
 
 def gather(stream: Stream) -> Evidence:
-    """Read the hints, then list the chain: what a hint names is there by then."""
+    """Read the hints, then list the chain, which has the snapshots of the hints by then."""
     found = Evidence()
     headless = not _read_head(stream, found)
     _read_mark(stream, found)
@@ -181,7 +181,7 @@ def gather(stream: Stream) -> Evidence:
 
 
 def unreadable(storage: Storage, key: str, error: StorageFailed) -> Finding:
-    """The finding of something that cannot be read, with the command that changes that."""
+    """The finding of an unreadable file, with the command that makes it readable."""
     seen = key
     while seen and (kind := _kind(storage, seen)) is None:
         # Not even the directory that it is in.
@@ -203,9 +203,9 @@ def _kind(storage: Storage, key: str) -> str | None:
 
 
 def in_the_way(place: str, kind: str) -> Finding:
-    """The finding of something that lies where a file belongs."""
-    what = "a directory" if kind == "directory" else "no regular file"
-    detail = f"{place} is {what}; whatever belongs there cannot be read or written"
+    """The finding of something else in the place of a file."""
+    what = "a directory" if kind == "directory" else "not a regular file"
+    detail = f"{place} is {what}; the file that belongs there cannot be read or written"
     return rules.UNREADABLE.at(place, detail, repair=_move_away(place))
 
 
@@ -231,7 +231,7 @@ def _read_mark(stream: Stream, found: Evidence) -> None:
     try:
         found.mark = stream.chain.remembered()
     except HeadDamaged as e:
-        detail = f"what the home remembers of the stream is damaged: {e.message}"
+        detail = f"the home's hint of the stream is damaged: {e.message}"
         place = f"{home}/{key}"
         found.obstacles.append(rules.HEAD_DAMAGED.at(place, detail, repair=_move_away(place)))
     except StorageFailed as e:
@@ -239,7 +239,7 @@ def _read_mark(stream: Stream, found: Evidence) -> None:
 
 
 def _identify(stream: Stream, found: Evidence) -> None:
-    """Which stream this is, by what the home, HEAD and the snapshots say."""
+    """Which stream this is, according to the home, HEAD and the snapshots."""
     ends = [_first_snapshot(stream, each) for each in (found.numbers, found.numbers[::-1])]
     inside = {snapshot.stream_id for snapshot in ends if snapshot}
     for hint in found.hints[::-1]:
@@ -274,7 +274,7 @@ def _first_snapshot(stream: Stream, numbers: list[int]) -> Snapshot | None:
 
 
 def _refuse_stray(stream: Stream, found: Evidence) -> None:
-    """A file far above all others would take the chain there with it."""
+    """Refuse a file far above all others: the next snapshot would get a number above it."""
     *others, newest = (0, *(hint.number for hint in found.hints), *found.numbers)
     if newest - max(others, default=0) > _FAR and _first_snapshot(stream, [newest]) is None:
         place = f"{stream.uri}/{key_of(newest)}"
@@ -291,7 +291,7 @@ def survey(
     read: Callable[[Ref], bool] = lambda _: False,
     known: Iterable[Bad] = (),
 ) -> Survey:
-    """Look at every snapshot, newest first, and at its blobs; `read` says whose content is read.
+    """Look at every snapshot, newest first, and at its blobs; `read` chooses whose content is read.
 
     `known` are blobs that were found bad before.
     """
@@ -299,14 +299,14 @@ def survey(
         walker = _Walker(stream, BlobSurvey(stream.blobs, read=read, known=known))
         if not walker.found.evidence.foreign:
             walker.walk()
-            walker.judge()
+            walker.conclude()
         found = walker.found
         if not (found.findings or found.obstacles) or not _pruned_since(stream, found.floor):
             return found
 
 
 def _pruned_since(stream: Stream, floor: int) -> bool:
-    """Whether snapshots were given up while we looked, and what they refer to with them."""
+    """Whether snapshots were pruned while we looked, and their blobs with them."""
     try:
         return stream.chain.head().floor > floor
     except SluicegateError:
@@ -331,7 +331,7 @@ class _Walker:
         found.newest = max([*numbers[-1:], found.peak.number])
         above = found.newest + 1
         for number in reversed(numbers):
-            # What is below the floor only counts if there is nothing else to go on from.
+            # Snapshots below the floor only count if there is nothing else to resume from.
             if number < found.floor and (found.base or self._spare):
                 break
             self._gap(max(number + 1, found.floor), above - 1)
@@ -340,17 +340,17 @@ class _Walker:
         if found.evidence.listed:
             self._gap(found.floor, above - 1)
         found.below_floor = sum(number < found.floor for number in numbers)
-        # Better what was once taken back than nothing at all.
+        # Better a snapshot that was rolled back than nothing at all.
         found.base = found.base or self._spare
 
-    def judge(self) -> None:
+    def conclude(self) -> None:
         """The findings that follow from what was seen."""
         found = self.found
         known = max((hint.number for hint in found.evidence.hints), default=-1)
         last = found.head.number if found.head else -1
         if known > last and not found.obstacles:
-            newest = f"the newest that is sound is {last}" if found.head else "no snapshot is sound"
-            detail = f"snapshot {known} is known to have been there; {newest}"
+            newest = f"the newest intact one is {last}" if found.head else "no snapshot is intact"
+            detail = f"snapshot {known} is known to have existed; {newest}"
             found.findings.append(rules.SHORT.at(self._stream.uri, detail))
         for damage in found.damaged:
             place = f"{self._stream.uri}/{key_of(damage.first)}"
@@ -360,10 +360,10 @@ class _Walker:
         if found.head and not found.findings and not found.obstacles:
             found.findings += self._as_a_job_sees_it()
         for bad, numbers in found.bad.values():
-            self._judge_blob(bad, numbers)
+            self._report_blob(bad, numbers)
 
     def _as_a_job_sees_it(self) -> Iterator[Finding]:
-        """Whatever keeps a job from starting is a finding, even if every file is sound."""
+        """Everything that keeps a job from starting is a finding, even if all files are intact."""
         problem = ""
         for _ in range(_ATTEMPTS):
             try:
@@ -375,7 +375,7 @@ class _Walker:
                 return
         yield rules.HEAD_DAMAGED.at(f"{self._stream.uri}/{HEAD}", problem)
 
-    def _judge_blob(self, bad: Bad, numbers: list[int]) -> None:
+    def _report_blob(self, bad: Bad, numbers: list[int]) -> None:
         storage, key = self._stream.storage, bad.ref.key
         place = f"{storage.uri}/{key}"
         stat = None if bad.unreadable else storage.stat(key)
@@ -390,7 +390,7 @@ class _Walker:
             self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=again))
 
     def _obstruct(self, finding: Finding) -> None:
-        """Once for each place: of a directory, every file would tell the same."""
+        """Once for each place: every file of a directory would report the same."""
         if all(each.place != finding.place for each in self.found.obstacles):
             self.found.obstacles.append(finding)
 
@@ -399,30 +399,30 @@ class _Walker:
         if first > last:
             return
         self._child = None
-        for span in without((first, last), self.found.given_up):
+        for span in without((first, last), self.found.discarded):
             self.found.damaged.append(Damage(*span, "missing"))
 
     def _look(self, number: int) -> None:
         found, raw = self.found, None
-        given_up = has(found.given_up, number)
+        discarded = has(found.discarded, number)
         try:
             raw = self._stream.chain.raw(number)
-            snapshot = self._sound(number, raw) if raw is not None else None
+            snapshot = self._intact(number, raw) if raw is not None else None
         except StorageFailed as e:
             self._child = None
-            if not given_up:
+            if not discarded:
                 self._obstruct(unreadable(self._stream.storage, key_of(number), e))
         except Corrupt as e:
             self._child = None
-            if not given_up and number >= found.floor:
+            if not discarded and number >= found.floor:
                 digest = None if raw is None else digest_of(raw)
                 found.damaged.append(Damage(number, number, e.message, digest))
         else:
             # None: pruned while we look.
             if snapshot:
-                self._take(snapshot, given_up=given_up)
+                self._take(snapshot, discarded=discarded)
 
-    def _sound(self, number: int, raw: bytes) -> Snapshot:
+    def _intact(self, number: int, raw: bytes) -> Snapshot:
         """The snapshot in these bytes, if it is the one that belongs there."""
         found = self.found
         snapshot = decode(raw, key_of(number))
@@ -431,22 +431,22 @@ class _Walker:
         if found.expected.get(number, snapshot.digest) != snapshot.digest:
             raise SnapshotDamaged("it is not the snapshot that its successor, or a hint, names")
         vouched = found.expected.get(number - 1)
-        if vouched and snapshot.parent != vouched and not has(found.given_up, number - 1):
+        if vouched and snapshot.parent != vouched and not has(found.discarded, number - 1):
             raise SnapshotDamaged(f"its parent is not snapshot {number - 1}")
         identity = found.evidence.stream_id or (found.head.stream_id if found.head else None)
         if identity and snapshot.stream_id != identity:
             raise SnapshotDamaged("it belongs to another stream")
         return snapshot
 
-    def _take(self, snapshot: Snapshot, *, given_up: bool) -> None:
-        """A sound snapshot: what it vouches for, and whether it is whole."""
+    def _take(self, snapshot: Snapshot, *, discarded: bool) -> None:
+        """Take in an intact snapshot: what it vouches for, and whether it is complete."""
         found = self.found
-        found.given_up += given_up_by(snapshot)
-        self._distrusted += given_up_by(snapshot, "damaged")
+        found.discarded += discarded_by(snapshot)
+        self._distrusted += discarded_by(snapshot, "damaged")
         believed = not has(self._distrusted, snapshot.number)
-        if snapshot.parent and believed and not has(found.given_up, snapshot.number - 1):
+        if snapshot.parent and believed and not has(found.discarded, snapshot.number - 1):
             found.expected[snapshot.number - 1] = snapshot.parent
-        if given_up:
+        if discarded:
             self._child = None
             return
         if self._child:
@@ -528,7 +528,7 @@ class BlobSurvey:
 
 
 def look_at(blobs: Blobs, ref: Ref, *, read: bool) -> Bad | None:
-    """What is wrong with one blob; its content is judged only with `read`."""
+    """What is wrong with one blob; its content is checked only with `read`."""
     reading = False
     try:
         blobs.check(ref)

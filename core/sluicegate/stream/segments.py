@@ -1,4 +1,4 @@
-"""The dedup log of a stream: segments as blobs, a base and what was added since."""
+"""The dedup log of a stream: segments as blobs, a base and the segments added since."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sluicegate.dedup.segment import Entries
 from sluicegate.storage.blobs import Blobs, Ref
 from sluicegate.stream.snapshot import MAX_DELTAS, Manifest
 
-# A base this much larger than what is added is left alone, so that it is rarely written again.
+# A base this much larger than the added segments stays as it is: it is rarely written again.
 _MUCH_LARGER = 4
 
 
 def read(
     blobs: Blobs, refs: Iterable[Ref], on_read: Callable[[int], None] = lambda _bytes: None
 ) -> Ledger:
-    """The ledger that segments give together; `on_read` is told how many bytes are read so far."""
+    """The ledger of all segments; `on_read` gets the number of bytes read so far."""
     parts, done = [], 0
     for ref in refs:
         parts.append(segment.decode(blobs.get(ref), ref.key))

@@ -1,4 +1,4 @@
-"""A snapshot: one entry of a chain; it describes the whole stream at that point.
+"""A snapshot: one entry of a chain; it describes the entire stream at that point.
 
 A snapshot is a frame of kind `snapshot` (FORMAT.md). Its identity is the frame's checksum; the next
 snapshot carries it as its parent. It stays small however long the stream runs: state and dedup log
@@ -41,7 +41,7 @@ def merged(ranges: Iterable[Span]) -> list[Span]:
 
 
 def without(span: Span, ranges: Iterable[Span]) -> Iterator[Span]:
-    """What is left of a range, ascending."""
+    """The parts of a range outside of other ranges, ascending."""
     first, last = span
     for begin, end in merged(ranges):
         if end < first or begin > last:
@@ -63,11 +63,11 @@ def shown(ranges: Iterable[Span]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-_LOOK = "nothing was changed; see what is wrong with: sluicegate checkpoint verify STREAM"
+_LOOK = "nothing was changed; check it with: sluicegate checkpoint verify STREAM"
 
 
 class ChainDamaged(Corrupt):
-    """The chain is not whole, so nothing may be built on it."""
+    """The chain is damaged or incomplete, so nothing may be appended to it."""
 
     default_hint = _LOOK
 
@@ -81,7 +81,7 @@ class ChainShort(ChainDamaged):
 
 
 class HeadDamaged(ChainDamaged):
-    """The HEAD hint is missing or unreadable, so what the newest snapshot was is not known."""
+    """The HEAD hint is missing or unreadable, so the newest snapshot is not known."""
 
 
 FORMAT = codec.Format("snapshot", 2, 16 * 1024 * 1024, oldest=2)
@@ -93,7 +93,7 @@ Nothing: Mapping[str, Any] = MappingProxyType({})
 
 
 class Kind(Enum):
-    """What a snapshot did to the stream."""
+    """How a snapshot changed the stream."""
 
     GENESIS = "genesis"
     CLAIM = "claim"
@@ -109,7 +109,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """References to what something consists of: a base, and what was added since, oldest first."""
+    """References to the blobs of something: a base, and the deltas since, oldest first."""
 
     base: Ref | None = None
     deltas: tuple[Ref, ...] = ()
@@ -129,9 +129,9 @@ class Snapshot:
 
     `changed` is the number of the newest snapshot before this one that is not an epoch, so that the
     history need not read the epochs. `ancestry` are the numbers whose epochs are part of the
-    stream; what was rolled back is not. `sequence` counts the events included, `epoch` the epochs
-    ever committed; `state_delta`, `stamps` and `output` are what an epoch changed, saw and wrote.
-    `digest` is known of snapshots that were read or written.
+    stream; epochs that were rolled back are not. `sequence` counts the events included, `epoch` the
+    epochs ever committed; `state_delta`, `stamps` and `output` are what an epoch changed, saw and
+    wrote. `digest` is set for snapshots that were read or written.
 
     Empty so far, and kept from one snapshot to the next: `topics` (identity of each), `window`
     (index of random ids), `packs` (files that hold many blobs), `hooks` (how far each has got) and

@@ -20,9 +20,9 @@ _STAMP = ("string", "long", "long")
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The job of one stream: the columns of its records by type, and what becomes of them.
+    """The job of one stream: the columns of its records by type, and what it does with them.
 
-    `judged` is false only to measure what dropping duplicates costs.
+    `deduplicates` is false only to measure the cost of dropping duplicates.
     """
 
     columns: Mapping[str, str]
@@ -32,7 +32,7 @@ class Description:
     shards: int
     writes_rows: bool
     fails_on_reject: bool
-    judged: bool = True
+    deduplicates: bool = True
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -73,21 +73,21 @@ def describe(stream: NamedStream) -> Description:
 
 def _check(where: str, name: str, kind: str) -> None:
     if kind not in TYPES:
-        raise ConfigInvalid(f"{where}.columns.{name} = {kind!r} is none of: {', '.join(TYPES)}")
+        raise ConfigInvalid(f"{where}.columns.{name} = {kind!r} must be one of: {', '.join(TYPES)}")
     if name.startswith("_"):
         raise ConfigInvalid(
-            f"{where}: {name!r} begins with an underscore, which is for columns that are added",
-            hint="call it otherwise; columns that are not named are passed over",
+            f"{where}: {name!r} begins with an underscore, which is reserved for added columns",
+            hint="choose another name; columns that are not named are ignored",
         )
 
 
 def _refuse_alike(where: str, columns: Mapping[str, str]) -> None:
-    """Refuse names that differ in case only: Spark takes them for one."""
+    """Refuse names that differ in case only: Spark treats them as one."""
     known: dict[str, str] = {}
     for name in columns:
         other = known.setdefault(name.lower(), name)
         if other != name:
-            raise ConfigInvalid(f"{where}: to Spark, {other!r} and {name!r} are the same column")
+            raise ConfigInvalid(f"{where}: Spark treats {other!r} and {name!r} as the same column")
 
 
 def _give(columns: dict[str, str], name: str, kind: str, where: str) -> None:
@@ -100,7 +100,7 @@ INCARNATION = "incarnation"
 
 
 def pins_of(stream: NamedStream) -> dict[str, Any]:
-    """What a stream's table says that may never change."""
+    """The settings in a stream's table that can never change."""
     return {
         "source": stream.source,
         "stamp": list(stream.stamp),
@@ -112,31 +112,31 @@ def pins_of(stream: NamedStream) -> dict[str, Any]:
 
 
 def first_pins(stream: NamedStream) -> dict[str, Any]:
-    """What is pinned when a stream begins: its table, and which log it reads."""
+    """The settings that are fixed when a stream begins: its table, and which log it reads."""
     incarnation = incarnation_of(stream.source)
     return pins_of(stream) | ({INCARNATION: incarnation} if incarnation else {})
 
 
 def pins_now(stream: NamedStream, pinned: Mapping[str, Any]) -> dict[str, Any]:
-    """What table and source say now, to compare with what was pinned when the stream began."""
+    """Table and source as they are now, to compare with the fixed settings."""
     if INCARNATION not in pinned:
         return pins_of(stream)
     return pins_of(stream) | {INCARNATION: incarnation_of(stream.source)}
 
 
 def range_of(snapshot: Snapshot) -> tuple[Positions, Positions]:
-    """The oldest and the next offsets of the log that a stream reads; refused for what is none."""
+    """The oldest and the next offsets of a stream's log; `NotFound` without a source."""
     source = snapshot.pins.get("source")
     if not isinstance(source, str) or not source:
         raise NotFound(
-            f"the stream {snapshot.stream} has no source: it began from a file, not from a table",
-            hint="see what it is with: sluicegate checkpoint inspect STREAM",
+            f"the stream {snapshot.stream} has no source: it was imported from a legacy checkpoint",
+            hint="inspect it with: sluicegate checkpoint inspect STREAM",
         )
     return source_range(source, snapshot.pins.get(INCARNATION))
 
 
 def ranges_of(snapshot: Snapshot, *, needed: bool) -> Mapping[Partition, Range]:
-    """What each partition of the source holds; empty, unless `needed`, where that is not known."""
+    """The offsets that each partition of the source holds; empty where unknown, unless `needed`."""
     source = snapshot.pins.get("source")
     if not isinstance(source, str) or not source or needs_broker(source):
         return {}

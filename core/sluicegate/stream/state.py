@@ -10,52 +10,52 @@ from sluicegate.errors import UsageError
 from sluicegate.shards.routing import shard_of
 from sluicegate.state import aggregates, manifest
 from sluicegate.state.aggregates import Aggregate
-from sluicegate.state.backend import BlobStateBackend, Standing
+from sluicegate.state.backend import BlobStateBackend, EpochStatus
 from sluicegate.state.delta import Table
 from sluicegate.state.manifest import Shards
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.gc import prune
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 
 class CommittedEpochs:
-    """`Committed` on a chain: everything is read from it anew, nothing is remembered."""
+    """`Committed` on a chain, which is read again for every question."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, writer: StreamWriter) -> None:
+        self._writer = writer
 
     def version(self) -> int:
-        return self._gate.stream.chain.head().version
+        return self._writer.stream.chain.head().version
 
-    def standing(self, epoch: int) -> Standing:
-        head = self._gate.stream.chain.head()
-        return Standing(head.version, head.epoch, self._deltas(epoch, head))
+    def status(self, epoch: int) -> EpochStatus:
+        head = self._writer.stream.chain.head()
+        return EpochStatus(head.version, head.epoch, self._deltas(epoch, head))
 
     def _deltas(self, epoch: int, head: Snapshot) -> Mapping[int, Ref] | None:
         snapshot = self._first_at(epoch, head)
         if snapshot is None or snapshot.epoch != epoch or snapshot.kind is not Kind.EPOCH:
-            # Not yet, or not any more: its snapshot is pruned or was given up by a repair.
+            # Not yet, or not any more: its snapshot was pruned, or discarded by a repair.
             return None
         shards = (
-            manifest.read(self._gate.stream.blobs, snapshot.state_delta)
+            manifest.read(self._writer.stream.blobs, snapshot.state_delta)
             if snapshot.state_delta
             else {}
         )
         return {shard: refs[0] for shard, refs in shards.items()}
 
     def prune_before(self, epoch: int) -> int:
-        snapshot = self._first_at(epoch, self._gate.stream.chain.head())
+        snapshot = self._first_at(epoch, self._writer.stream.chain.head())
         if snapshot is None:
             return 0
-        before = self._gate.head().floor
-        prune(self._gate, snapshot.number)
+        before = self._writer.head().floor
+        prune(self._writer, snapshot.number)
         return max(0, snapshot.number - before)
 
     def _first_at(self, epoch: int, head: Snapshot) -> Snapshot | None:
-        """The oldest kept snapshot that has seen so many epochs; they only grow along the chain."""
-        chain = self._gate.stream.chain
+        """The oldest kept snapshot with at least so many epochs; they only grow along the chain."""
+        chain = self._writer.stream.chain
         if head.epoch < epoch:
             return None
         number = chain.first(head.floor, head.number, lambda snapshot: snapshot.epoch >= epoch)
@@ -65,9 +65,9 @@ class CommittedEpochs:
             return None
 
 
-def state_backend(gate: Gate) -> BlobStateBackend:
+def state_backend(writer: StreamWriter) -> BlobStateBackend:
     """Where the epochs of a stream put their deltas."""
-    return BlobStateBackend(gate.stream.blobs, CommittedEpochs(gate))
+    return BlobStateBackend(writer.stream.blobs, CommittedEpochs(writer))
 
 
 def shards_of(stream: Stream, snapshot: Snapshot) -> Shards:
@@ -90,7 +90,7 @@ class Found:
 
 
 def aggregates_of(snapshot: Snapshot) -> tuple[Aggregate, ...]:
-    """The aggregates that a stream keeps, as they were pinned when it began."""
+    """The aggregates that a stream keeps, as they were fixed when it began."""
     wanted = snapshot.pins.get("aggregates") or {}
     return aggregates.parse(wanted, snapshot.pins.get("types") or {})
 
@@ -124,7 +124,7 @@ def shard_count(snapshot: Snapshot) -> int:
     count = snapshot.pins.get("shards")
     if type(count) is not int or count < 1:
         raise UsageError(
-            f"{snapshot.stream} began without saying how many shards it has",
-            hint="only a stream that is described in sluicegate.toml can assign them to nodes",
+            f"{snapshot.stream} began without a number of shards",
+            hint="only a stream with a table in sluicegate.toml has shards to assign",
         )
     return count

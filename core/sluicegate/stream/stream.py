@@ -1,4 +1,4 @@
-"""A stream as it lies in its home: its chain, blobs and locks."""
+"""A stream in its home: its chain, blobs and locks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sluicegate.storage.blobs import Blobs
 from sluicegate.stream.chain import Chain
 from sluicegate.stream.home import MARKER
 
-_COLLECT_PATIENCE = 60.0
+_COLLECT_TIMEOUT = 60.0
 
 
 class Stream:
-    """One gated stream; `home` is known if it lies in one, `patience` is for the collect lock."""
+    """One gated stream; `home` is set if it lies in one, `timeout` is for the collect lock."""
 
     def __init__(
         self,
@@ -24,11 +24,11 @@ class Stream:
         home: Storage | None,
         name: str,
         *,
-        patience: float = _COLLECT_PATIENCE,
+        timeout: float = _COLLECT_TIMEOUT,
     ) -> None:
         self.storage = storage
         self.name = name
-        self._patience = patience
+        self._timeout = timeout
         self.chain = Chain(storage, home, name)
         self.blobs = Blobs(storage)
 
@@ -47,26 +47,26 @@ class Stream:
 
     @contextmanager
     def referring(self) -> Iterator[None]:
-        """While somebody appends a snapshot: blobs that are there stay there."""
-        with self.lock("collect").hold_in_turn(LockMode.SHARED, self._patience):
+        """While a snapshot is appended: no blob is removed."""
+        with self.lock("collect").hold_in_turn(LockMode.SHARED, self._timeout):
             yield
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """While somebody removes what nothing refers to: nobody appends."""
-        with self.lock("collect").hold_in_turn(LockMode.EXCLUSIVE, self._patience):
+        """While unreferenced files are removed: no process appends."""
+        with self.lock("collect").hold_in_turn(LockMode.EXCLUSIVE, self._timeout):
             yield
 
 
-def open_stream(uri: str, *, read_only: bool, patience: float = _COLLECT_PATIENCE) -> Stream:
+def open_stream(uri: str, *, read_only: bool, timeout: float = _COLLECT_TIMEOUT) -> Stream:
     """The stream in a directory, whether it lies in a home or not."""
     storage = open_storage(canonical_uri(uri), read_only=read_only)
     beside, name = open_beside(uri, read_only=read_only)
-    return Stream(storage, _home(beside), name, patience=patience)
+    return Stream(storage, _home(beside), name, timeout=timeout)
 
 
 def _home(home: Storage) -> Storage | None:
-    """What holds the stream, if it is a home."""
+    """The directory of the stream, if it is a home."""
     try:
         marked = home.stat(MARKER.name)
     except SluicegateError:

@@ -93,7 +93,7 @@ class GatedStream(Target):
 
         stream, wanted = self.stream, _reading(reading)
         if wanted and wanted.max_duration is not None:
-            # How far it came is remembered beside the stream, though that is only read.
+            # How far it got is saved beside the stream, although the stream itself is only read.
             wanted = replace(wanted, notes=open_storage(stream.uri))
         with self.options.progress("reading blobs") as on_progress:
             result = verify(stream, wanted, on_progress)
@@ -139,10 +139,10 @@ class GatedStream(Target):
         """Transactions of a consumer in plain Python, as the only writer of the stream."""
         from sluicegate.stream.stream import open_stream
         from sluicegate.stream.transactions import TIMEOUT, Coordinator
-        from sluicegate.stream.writer import Gate
+        from sluicegate.stream.writer import StreamWriter
 
         stream = open_stream(canonical_uri(self.uri), read_only=False)
-        with Gate(stream).claim(app=app) as run:
+        with StreamWriter(stream).claim(app=app) as run:
             seconds = TIMEOUT if timeout is None else timeout
             # A stream that is not described in sluicegate.toml has no shards of its own.
             yield Coordinator(run, shards=run.snapshot.pins.get("shards", 1), timeout=seconds)
@@ -174,7 +174,7 @@ class GatedStream(Target):
         from sluicegate.stream.stream import open_stream
 
         uri = canonical_uri(self.uri)
-        stream = open_stream(uri, read_only=options.only_looks, patience=0.0)
+        stream = open_stream(uri, read_only=options.only_looks, timeout=0.0)
         named = self.config.streams.get(self.configured_name or "")
         return StreamMaintenance(stream, named, options).run()
 
@@ -208,8 +208,8 @@ class GatedStream(Target):
         if asked.skip_seen is asked.reprocess:
             raise UsageError(
                 "a gated stream needs exactly one of --skip-seen and --reprocess",
-                hint="--skip-seen counts nothing twice; --reprocess takes back what was counted "
-                "since",
+                hint="--skip-seen applies new events only; --reprocess reverts the events since "
+                "then and applies them again",
             )
         stream = self.stream
         spec = asked.spec_of(topics(stream))

@@ -1,6 +1,6 @@
 """Exactly once for plain Python consumers: stamps, state and positions in one snapshot.
 
-A transaction belongs to one message. What it stages is invisible until it is committed; a commit is
+A transaction belongs to one message. Staged changes are invisible until the commit. A commit is
 one snapshot with the stamps, the state and the source's positions, so a crash loses all of it or
 nothing. Messages that arrive together are committed together: one snapshot for any number of them.
 """
@@ -31,7 +31,7 @@ from sluicegate.stream.writer import Run
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What the newest checkpoint includes: resume after this sequence, at these positions."""
+    """The end of the newest checkpoint: resume after this sequence, at these positions."""
 
     sequence: int
     positions: Positions
@@ -44,7 +44,7 @@ class Recovery:
 
 
 def recover(stream: Stream) -> Recovery:
-    """The last included sequence, from the chain; never from nothing in silence."""
+    """The last included sequence, from the chain; it never silently starts from scratch."""
     head = stream.chain.open_head()
     return Recovery(head.sequence, head.positions, head.number)
 
@@ -65,7 +65,7 @@ class Schedule:
         return None if self.seconds is None else head.created_at + self.seconds
 
     def is_due(self, head: Snapshot, sequence: int, now: float) -> bool:
-        """Whether what was seen up to a sequence should be committed; nothing new is never due."""
+        """Whether to commit up to a sequence; without new events, a commit is never due."""
         if sequence <= head.sequence:
             return False
         at_sequence, at_time = self.next_sequence(head), self.next_time(head)
@@ -80,9 +80,9 @@ TIMEOUT = 60.0
 
 
 class TransactionError(SluicegateError):
-    """A transaction was used in a way that it cannot be."""
+    """A transaction was used wrongly."""
 
-    default_hint = "this is a mistake in the consumer: see the documentation of Coordinator"
+    default_hint = "the consumer has a bug: see the documentation of Coordinator"
 
 
 class UnknownTransaction(NotFound):
@@ -102,7 +102,7 @@ class AlreadyAborted(TransactionError):
 class TimedOut(TransactionError):
     """The transaction was open for too long; its message may be delivered again."""
 
-    default_hint = "begin it again, or give the coordinator a longer timeout"
+    default_hint = "begin it again, or set a longer timeout for the coordinator"
 
 
 class InProgress(TransactionError):
@@ -113,7 +113,7 @@ class InProgress(TransactionError):
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What a coordinator did since it was made."""
+    """What a coordinator has done so far."""
 
     received: int = 0
     duplicates: int = 0
@@ -126,7 +126,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Transaction:
-    """What one message changes: key → value, or None for a key that goes away."""
+    """What one message changes: key → value, or None for a deleted key."""
 
     id: str
     stamp: Stamp
@@ -138,7 +138,7 @@ class Transaction:
         self.staged[key] = value
 
     def delete(self, key: str) -> None:
-        """Stage that a key goes away."""
+        """Stage the deletion of a key."""
         self.staged[key] = None
 
 
@@ -169,7 +169,7 @@ class Coordinator:
 
     @property
     def counters(self) -> Counters:
-        """What was done so far."""
+        """What it has done so far."""
         return Counters(**self._counts)
 
     @property
@@ -178,14 +178,14 @@ class Coordinator:
         return self._run.snapshot.positions
 
     def is_due(self) -> bool:
-        """Whether what is open should be committed by now, by the schedule; one snapshot each."""
+        """Whether the schedule asks for a commit of the open transactions now."""
         snapshot = self._run.snapshot
         return self._schedule.is_due(snapshot, snapshot.sequence + len(self._open), time.time())
 
     def begin(self, stamp: Stamp) -> Transaction | None:
         """A transaction for a message; None if it was processed before, or that is not known.
 
-        What is below a floor is counted as expired: it may be new, but nobody can tell.
+        Stamps below a retention floor count as expired: whether they are new is not known.
         """
         self._expire()
         self._count("received")
@@ -195,7 +195,7 @@ class Coordinator:
             return None
         if any(each.stamp == stamp for each in self._open.values()):
             raise InProgress(f"{stamp} belongs to a transaction that is open")
-        # With the run's name, so that an id of an earlier run is never taken for one of this.
+        # With the run's name, so that an id of an earlier run never matches one of this run.
         transaction = Transaction(
             f"{self._run.id}/{next(self._numbers)}", stamp, self._clock() + self._timeout
         )
@@ -204,7 +204,7 @@ class Coordinator:
         return transaction
 
     def get(self, key: str) -> bytes | None:
-        """The committed value of a key; what is staged does not count."""
+        """The committed value of a key, without staged changes."""
         shard = shard_of(key, self._shards)
         if shard not in self._cache:
             table = shard_state(self._run.stream, self._run.snapshot, shard)
@@ -265,7 +265,7 @@ class Coordinator:
         return snapshot
 
     def _commit_at_this_version(self, epoch: Epoch) -> Snapshot:
-        """Commit; shards that were assigned anew do not matter to a consumer that is alone."""
+        """Commit; a reassignment of shards does not matter to a single consumer."""
         while True:
             try:
                 return self._run.commit(epoch)

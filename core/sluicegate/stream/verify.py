@@ -1,4 +1,4 @@
-"""Is a stream sound? Chain, blobs, and on request every byte, within a time budget."""
+"""Verifying a stream: chain, blobs, and on request every byte, within a time budget."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sluicegate.stream.stream import Stream
 CURSOR = "verify.cursor"
 _CURSOR_FORMAT = codec.Format("cursor", 1, 64 * 1024)
 _KEPT = 256
-"""How many bad blobs are remembered; with more of them there is enough to do."""
+"""How many bad blobs the cursor remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """Which blobs are read: those of one part of `parts`, told by their digests."""
+    """Which blobs are read: those of one part of `parts`, chosen by their digests."""
 
     part: int = 1
     parts: int = 1
@@ -41,7 +41,7 @@ class Subset:
 
     @classmethod
     def parse(cls, text: str) -> Subset:
-        """From `3/10`, the third of ten parts, or `10%`, a part by chance."""
+        """From `3/10`, the third of ten parts, or `10%`, a random part."""
         number, slash, parts = text.partition("/")
         if slash and number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts):
             return cls(int(number), int(parts))
@@ -58,7 +58,7 @@ class Subset:
 class Reading:
     """How much of the content is read: a subset, and for how many seconds at most.
 
-    How far a check with a time limit came is remembered in `notes`, for the next one.
+    A check with a time limit saves in `notes` how far it got, for the next one.
     """
 
     subset: Subset = Subset()
@@ -68,9 +68,9 @@ class Reading:
 
 @dataclass(slots=True)
 class Verified:
-    """What a check found, and how far it came; `resume` if the time was up before the end.
+    """What a check found, and how far it got; `resume` if the time was up before the end.
 
-    `live` are the digests of all blobs that the snapshots up to the head lead to, if all is sound.
+    `live` are the digests of all blobs that the snapshots up to the head lead to, if all is intact.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -89,7 +89,7 @@ def verify(
     reading: Reading | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Verified:
-    """Check every snapshot and every blob; with `reading`, the content of blobs, too."""
+    """Check every snapshot and every blob; with `reading`, also the content of blobs."""
     found = survey(stream)
     if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
@@ -97,7 +97,7 @@ def verify(
     if reading and found.head:
         bad = _read(stream, reading, sorted(found.live - found.bad.keys()), result, on_progress)
         if bad:
-            # Once more, to tell which snapshots they belong to.
+            # Again, to find the snapshots that they belong to.
             found = survey(stream, known=[*bad, *(each for each, _ in found.bad.values())])
     findings = (*found.findings, *found.obstacles, *_notes(stream, found))
     result.findings = worst_first(_with_repair(stream, each) for each in findings)
@@ -107,13 +107,13 @@ def verify(
 
 def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
     if found.below_floor:
-        detail = f"{found.below_floor} snapshots below the floor"
+        detail = units.counted(found.below_floor, "pruned snapshot")
         yield rules.BELOW_FLOOR.at(f"{stream.uri}/chain", detail)
-    kept = [(max(first, found.floor), last) for first, last in merged(found.given_up)]
-    if told := shown(span for span in kept if span[0] <= span[1]):
-        yield rules.REPAIRED.at(f"{stream.uri}/chain", f"snapshots {told}")
+    kept = [(max(first, found.floor), last) for first, last in merged(found.discarded)]
+    if numbers := shown(span for span in kept if span[0] <= span[1]):
+        yield rules.REPAIRED.at(f"{stream.uri}/chain", f"snapshots {numbers}")
     if has_errors((*found.findings, *found.obstacles)):
-        # What damaged snapshots refer to is not known.
+        # The blobs of damaged snapshots are not known.
         return
     limit = (time.time() - GRACE) * 1e9
     live = {ref.digest for ref in found.live}
@@ -125,16 +125,16 @@ def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
         yield rules.UNREADABLE.at(e.place or f"{stream.uri}/blobs", e.message)
         return
     if old:
-        yield rules.ORPHANS.at(f"{stream.uri}/blobs", f"{len(old)} blobs")
+        yield rules.ORPHANS.at(f"{stream.uri}/blobs", units.counted(len(old), "blob"))
     if left:
-        yield rules.TEMPORARY.at(stream.uri, f"{left} files")
+        yield rules.TEMPORARY.at(stream.uri, units.counted(left, "file"))
 
 
 def _temporaries(stream: Stream, limit_ns: float) -> int:
     try:
         return sum(1 for _ in old_temporaries(stream, limit_ns))
     except FileNotFoundError:
-        # A writer is at work; the next check tells.
+        # A writer is active; the next check reports them.
         return 0
 
 
@@ -155,12 +155,12 @@ def _read(
 ) -> list[Bad]:
     """Read content in the order of digests, from where the last check ran out of time.
 
-    What was bad then is read first, so that it is told until it is mended.
+    Blobs that were bad then are read first, so that they are reported until they are repaired.
     """
     budgeted = reading.max_duration is not None
     cursor = _load_cursor(stream, reading.subset) if budgeted else Cursor(reading.subset.shown)
     if budgeted:
-        # Before the work, so that it is not done in vain where nothing can be remembered.
+        # Before the work, so that none is done where the cursor cannot be saved.
         _save_cursor(reading, cursor)
     again = [ref for ref in refs if ref.digest in cursor.bad]
     fresh = (ref for ref in refs if reading.subset.has(ref) and ref.digest > cursor.after)
@@ -170,7 +170,7 @@ def _read(
     found: list[Bad] = []
     last = cursor.after
     for number, ref in enumerate(todo):
-        # At least one each time, so that the smallest budget comes to an end some day.
+        # At least one each time, so that even the smallest budget finishes eventually.
         if budgeted and number > len(again) and time.monotonic() >= deadline:
             result.resume = True
             break
@@ -181,18 +181,18 @@ def _read(
         last = ref.digest if number >= len(again) else last
         on_progress(result.read_bytes, total)
     else:
-        whole = reading.subset.parts == 1
-        last, cursor = "", replace(cursor, complete=time.time() if whole else cursor.complete)
+        complete = time.time() if reading.subset.parts == 1 else cursor.complete
+        last, cursor = "", replace(cursor, complete=complete)
     result.last_complete = cursor.complete
     if budgeted:
-        told = tuple(each.ref.digest for each in found[:_KEPT])
-        _save_cursor(reading, replace(cursor, after=last, bad=told))
+        bad_digests = tuple(each.ref.digest for each in found[:_KEPT])
+        _save_cursor(reading, replace(cursor, after=last, bad=bad_digests))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a check of one subset came, what was bad, and when the whole was last read."""
+    """How far a check of one subset got, what was bad, and when all was last read."""
 
     subset: str
     after: str = ""
@@ -227,8 +227,8 @@ def _save_cursor(reading: Reading, cursor: Cursor) -> None:
         reading.notes.replace(CURSOR, codec.encode(_CURSOR_FORMAT, fields))
     except SluicegateError as e:
         raise StorageFailed(
-            f"how far the check came cannot be remembered: {e.message}",
-            hint="make the stream's directory writable, or leave --max-duration out",
+            f"the progress of the check cannot be saved: {e.message}",
+            hint="make the stream's directory writable, or omit --max-duration",
         ) from e
 
 

@@ -1,4 +1,4 @@
-"""The gate: the one way snapshots get onto a chain."""
+"""Writing to a stream: claims, and the one way snapshots get onto a chain."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from sluicegate.positions import Positions
 from sluicegate.process import GONE
 from sluicegate.state import manifest
 from sluicegate.storage.blobs import BlobDamaged, Ref
-from sluicegate.stream.append import ClaimDraft, Draft, Epoch, EpochDraft, Signature, told
+from sluicegate.stream.append import ClaimDraft, Draft, Epoch, EpochDraft, Signature, described
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged
 from sluicegate.stream.stream import Stream
 from sluicegate.units import command
 
 
 class WriterStopped(Fenced):
-    """A write of this run failed, so what is durable is not known to it; it must start anew."""
+    """A write of this run failed, so it does not know what is durable; it must start again."""
 
-    default_hint = "start the job again: it goes on from what is durable"
+    default_hint = "start the job again: it resumes from the newest durable snapshot"
 
 
-class Gate:
-    """One stream, to append snapshots to."""
+class StreamWriter:
+    """Appends snapshots to one stream."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -49,7 +49,7 @@ class Gate:
         signature: Signature | None = None,
         content: Mapping[str, Any] | None = None,
     ) -> Snapshot:
-        """Begin a chain at resolved positions; refused where one is, was or may be."""
+        """Begin a chain at resolved positions; refused where there is one, or was or may be."""
         signature = signature or Signature()
         self.refuse_begun()
         first = Snapshot(
@@ -74,16 +74,16 @@ class Gate:
             self._check_refs(first)
             appended = self.stream.chain.append(first)
         if appended is None:
-            raise Locked(f"{self.stream.uri} was begun by somebody else at the same time")
+            raise Locked(f"{self.stream.uri} was created by another process at the same time")
         return appended
 
     def refuse_begun(self) -> None:
-        """Refuse a place where a chain is, or was according to what the home remembers."""
+        """Refuse a place that has a chain, or had one according to the home."""
         with suppress(NotFound):
             self.stream.chain.head()
             raise UsageError(
-                f"{self.stream.uri} has a chain already",
-                hint=f"look at it with: {command('checkpoint', 'inspect', self.stream.uri)}",
+                f"{self.stream.uri} already has a chain",
+                hint=f"inspect it with: {command('checkpoint', 'inspect', self.stream.uri)}",
             )
 
     def head(self) -> Snapshot:
@@ -95,18 +95,20 @@ class Gate:
     def append(self, draft: Draft, base: Snapshot) -> Snapshot | None:
         """Append a draft that was made for `base`; None if there is nothing left to do.
 
-        What came in between decides: the draft follows it, or raises what the table asks for.
+        The snapshots in between decide: the draft follows them, or raises the error of the table
+        in `append`.
         """
         chain = self.stream.chain
         with self.stream.referring():
             head = chain.head()
             if head.digest != base.digest:
-                # Somebody else's, who may have died before the last fsync; the base is durable.
+                # Of another process, which may have died before its fsync; the base is durable.
                 head = chain.open_head()
             while True:
                 if head.number < base.number or head.stream_id != base.stream_id:
                     raise StorageFailed(
-                        f"{self.stream.uri} went back behind snapshot {base.number}"
+                        f"{self.stream.uri} is older than snapshot {base.number}; "
+                        "was a backup restored?"
                     )
                 snapshot = draft.on(head, self.since(base, head), self.stream.blobs)
                 if snapshot is None:
@@ -125,17 +127,17 @@ class Gate:
         pins: Mapping[str, Any] | None = None,
         force: bool = False,
     ) -> Iterator[Run]:
-        """Be the run that commits, for the length of a `with` block."""
+        """Become the current writer, for the length of a `with` block."""
         run = run or new_run()
         with ExitStack() as stack:
-            # Before the snapshot, so that whoever sees the claim also sees that it is alive.
+            # Before the snapshot, so that a process that sees the claim sees that it is alive.
             stack.enter_context(self.stream.run_lock(run).hold(timeout=0))
             with self.stream.referring():
                 head = self.head()
                 # Epochs on top of a state that is not there would be lost with it.
                 self._check_refs(head)
             check_pins(head, pins)
-            # One that had our own name is gone: we hold its lock.
+            # An earlier run of our own name has ended: we hold its lock.
             if not force and head.writer != run:
                 self.refuse_living(head)
             draft = _Claim(ClaimDraft(run, Signature(app=app)), self, force=force)
@@ -143,19 +145,19 @@ class Gate:
             assert snapshot
             yield Run(self, run, snapshot, app)
 
-    def depose(self, signature: Signature, details: Mapping[str, Any]) -> Snapshot:
-        """A claim that nobody uses: whoever runs now can never commit again."""
+    def fence_off(self, signature: Signature, details: Mapping[str, Any]) -> Snapshot:
+        """Append a claim that no run uses: the current writer can never commit again."""
         head = self.head()
         snapshot = self.append(ClaimDraft(f"none-{new_run()}", signature, details), head)
         assert snapshot
         return snapshot
 
     def refuse_living(self, head: Snapshot) -> None:
-        """`Locked`, with the evidence, if the run that may commit is alive."""
+        """`Locked`, with the evidence, if the current writer is alive."""
         if evidence := self.living_writer(head):
             raise Locked(
-                f"a job is at work on {self.stream.name}: {evidence}",
-                hint="stop it first; or take over with --force, after which it can commit no more",
+                f"{self.stream.name} has an active writer: {evidence}",
+                hint="stop it first, or take over with --force: it then cannot commit any more",
             )
 
     def living_writer(self, head: Snapshot) -> str | None:
@@ -166,10 +168,10 @@ class Gate:
         if not lock.is_held():
             return None
         holders = [h.describe() for h in lock.holders() if h.who.process_state() != GONE]
-        return f"run {head.writer}, " + ("; ".join(holders) or "which left no note")
+        return f"run {head.writer}, " + ("; ".join(holders) or "process not recorded")
 
     def since(self, base: Snapshot, head: Snapshot) -> list[Snapshot]:
-        """What came after the base; what was pruned or damaged since is not known any more."""
+        """The snapshots after the base, without those that were pruned or damaged since."""
         since: list[Snapshot] = []
         first = max(base.number + 1, head.floor)
         with suppress(SnapshotDamaged):
@@ -188,42 +190,42 @@ class Gate:
 
 
 class Run:
-    """One run of a job: the only one that can commit, until another claims the stream."""
+    """One run of a job: the current writer, until another run claims the stream."""
 
-    def __init__(self, gate: Gate, run: str, claim: Snapshot, app: str | None) -> None:
+    def __init__(self, writer: StreamWriter, run: str, claim: Snapshot, app: str | None) -> None:
         self.id = run
         self.snapshot = claim
-        self._gate = gate
+        self._writer = writer
         self._app = app
         self._stopped = False
 
     @property
     def stream(self) -> Stream:
         """The stream that it runs on."""
-        return self._gate.stream
+        return self._writer.stream
 
     def commit(self, epoch: Epoch, nonce: str | None = None) -> Snapshot:
-        """Commit an epoch, durably; the errors say whether to route again or to stop.
+        """Commit an epoch, durably; the error shows whether to route again or to stop.
 
-        `nonce` is the snapshot's, if something is named by it already.
+        `nonce` is for the snapshot, if files are named by it already.
         """
         if self._stopped:
             raise WriterStopped("an earlier commit of this run was interrupted, or failed to write")
         if epoch.generation != self.snapshot.generation:
             raise StaleGeneration(
-                f"this run began at generation {self.snapshot.generation}, its epoch is of "
+                f"this run began at generation {self.snapshot.generation}, but its epoch is of "
                 f"{epoch.generation}"
             )
         signature = Signature(app=self._app)
         signature = replace(signature, nonce=nonce) if nonce else signature
         draft = EpochDraft(self.id, epoch, signature)
         try:
-            snapshot = self._gate.append(draft, self.snapshot)
+            snapshot = self._writer.append(draft, self.snapshot)
         except (Fenced, Locked, UsageError, BlobDamaged):
             # Refused before anything was written.
             raise
         except BaseException:
-            # It may or may not be durable. Only a new start can tell, by reading the chain.
+            # It may or may not be durable. Only a new start finds out, by reading the chain.
             self._stopped = True
             raise
         assert snapshot
@@ -232,50 +234,50 @@ class Run:
 
     def refresh(self) -> Snapshot:
         """The head as it is now, to route the next epoch by; errors as for `commit`."""
-        head = self._gate.head()
+        head = self._writer.head()
         again = any(
-            snapshot.kind is Kind.CLAIM for snapshot in self._gate.since(self.snapshot, head)
+            snapshot.kind is Kind.CLAIM for snapshot in self._writer.since(self.snapshot, head)
         )
         if again or head.writer != self.id or head.generation != self.snapshot.generation:
-            raise _overtaken(self._gate.stream, self.snapshot, head)
+            raise _superseded(self._writer.stream, self.snapshot, head)
         self.snapshot = head
         return head
 
 
 class _Claim:
-    """A claim draft that asks again whether the writer lives, if another run came first."""
+    """A claim draft that checks again for a living writer, if another run came first."""
 
-    def __init__(self, draft: ClaimDraft, gate: Gate, *, force: bool) -> None:
+    def __init__(self, draft: ClaimDraft, writer: StreamWriter, *, force: bool) -> None:
         self._draft = draft
-        self._gate = gate
+        self._writer = writer
         self._force = force
 
     def on(self, head: Snapshot, since: Any, blobs: Any) -> Snapshot | None:
         if since and not self._force and head.writer != self._draft.run:
-            self._gate.refuse_living(head)
+            self._writer.refuse_living(head)
         return self._draft.on(head, since, blobs)
 
 
 def new_run() -> str:
-    """A name for a run: when it began, and something that no other run has."""
+    """A name for a run: when it began, and a random part."""
     return time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + uuid.uuid4().hex[:12]
 
 
 def check_pins(head: Snapshot, pins: Mapping[str, Any] | None) -> None:
-    """Refuse a stream table that differs from what genesis pinned."""
+    """Refuse a stream table that differs from the settings that genesis fixed."""
     for name in sorted((pins or {}).keys() | head.pins.keys()) if pins is not None else ():
         if pins is not None and pins.get(name) != head.pins.get(name):
             raise UsageError(
-                f"{name} of stream {head.stream} was {head.pins.get(name)!r} when it began, and is "
+                f"{name} of stream {head.stream} was {head.pins.get(name)!r} when it began and is "
                 f"{pins.get(name)!r} now; it is fixed for the life of the stream",
-                hint="put the old value back, or begin a new stream",
+                hint="restore the old value, or begin a new stream",
             )
 
 
-def _overtaken(stream: Stream, known: Snapshot, head: Snapshot) -> SluicegateError:
+def _superseded(stream: Stream, known: Snapshot, head: Snapshot) -> SluicegateError:
     if head.generation != known.generation:
-        return StaleGeneration(f"the stream is at generation {head.generation}: {told(head)}")
-    return SplitBrainCommit(f"the run {head.writer} took over {stream.name}: {told(head)}")
+        return StaleGeneration(f"the stream is at generation {head.generation}: {described(head)}")
+    return SplitBrainCommit(f"run {head.writer} took over {stream.name}: {described(head)}")
 
 
 def _deltas(stream: Stream, ref: Ref) -> set[Ref]:

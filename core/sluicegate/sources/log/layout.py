@@ -1,11 +1,11 @@
-"""The directory of a log: which files it has, and what is wrong with those that cannot be.
+"""The directory of a log: its files, and the errors for damaged ones.
 
     sluicegate.log                         the marker: incarnation, topic, partitions at creation
     partition-<p>/<base, 20 digits>.jsonl  a segment: the records from offset `base` on
-    partition-<p>/writer.lock              held while somebody appends to the partition
+    partition-<p>/writer.lock              held while a writer appends to the partition
 
-The first segment comes with the partition, so a partition without one was not finished, or has lost
-what it held: those that the marker counts must have theirs.
+The first segment is made with the partition, so a partition without one is unfinished or has lost
+its records: the partitions that the marker counts must have one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MAX_BASE = 2**63 - 1
 
 
 class LogDamaged(Corrupt):
-    """Something of a log is missing, or not what its name says."""
+    """A file of a log is missing, or does not match its name."""
 
     default_hint = "nothing was changed; restore the log's directory from a backup"
 
 
 class LogReplaced(Fenced):
-    """Another log is now where this one was: its offsets mean other records."""
+    """The log was replaced by another one, whose offsets mean other records."""
 
     default_hint = "restore the log that was there, or begin a new stream on the new one"
 
@@ -42,12 +42,12 @@ class LogReplaced(Fenced):
 class OutOfRange(NotFound):
     """Records that a log does not hold: trimmed away, or not written yet."""
 
-    default_hint = "see what it holds with: sluicegate offsets lag STREAM"
+    default_hint = "show the offsets it holds with: sluicegate offsets lag STREAM"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a log's marker says."""
+    """The content of a log's marker."""
 
     incarnation: str
     topic: str
@@ -55,7 +55,7 @@ class Identity:
 
 
 def read_marker(storage: Storage) -> Identity:
-    """Which log this is; `NotFound` if it is none, `Corrupt` if that cannot be told."""
+    """Which log this is; `NotFound` if it is none, `Corrupt` if its marker is damaged."""
     mark = MARKER.read(storage, make=MAKE)
     match mark.more:
         case {"topic": str(topic), "partitions": int(count)} if 1 <= count <= MAX_PARTITIONS:
@@ -118,7 +118,7 @@ def refuse_foreign(storage: Storage) -> None:
     shown = quote(storage.uri)
     for entry in storage.list():
         if entry.name == MARKER.name:
-            # Somebody made the log just now.
+            # Another process has just made the log.
             return
         match = _PARTITION.fullmatch(entry.name)
         if match is None:

@@ -1,6 +1,6 @@
 """A log as its readers see it: partitions of records, numbered from the first that was written.
 
-Readers take no lock and see whole records only: bytes behind the last newline are a record that
+Readers take no lock and see complete records only: bytes behind the last newline are a record that
 is being written, or that a dead writer did not finish.
 """
 
@@ -46,7 +46,7 @@ class Log:
     ) -> Self:
         """Make a log durably, or open the one that is there; `UsageError` if that does not fit.
 
-        A new one has one partition unless told, and the name of its directory as its topic.
+        By default a new log has one partition, and the name of its directory as its topic.
         """
         root = _root(uri)
         layout.check_shape(topic or root.name, 1 if partitions is None else partitions)
@@ -56,7 +56,7 @@ class Log:
             count = partitions or 1
             for partition in range(count):
                 storage.put_if_absent(layout.segment_key(partition, 0), b"")
-            # Last: what it counts must be there.
+            # Last: the partitions that it counts must exist.
             layout.MARKER.create(storage, more={"topic": topic or root.name, "partitions": count})
         log = cls.open(uri, calls=calls)
         return log.fitting(partitions, topic)
@@ -98,14 +98,14 @@ class Log:
         found = layout.read_marker(self._storage)
         if found.incarnation != self.incarnation:
             raise LogReplaced(
-                f"{self.uri} was made anew: it is {found.incarnation}, not {self.incarnation}",
+                f"{self.uri} was replaced: it is now {found.incarnation}, not {self.incarnation}",
                 place=self.uri,
             )
         there = layout.list_partitions(self._storage)
         # One that is being added counts when it has its first segment.
         there = [p for p in there if p < found.partitions or self._bases_or_none(p)]
-        whole = max(found.partitions, there[-1] + 1 if there else 0)
-        if missing := sorted(set(range(whole)) - set(there)):
+        count = max(found.partitions, there[-1] + 1 if there else 0)
+        if missing := sorted(set(range(count)) - set(there)):
             place = f"{self.uri}/{layout.partition_name(missing[0])}"
             raise LogDamaged(f"{place} is missing", place=place)
         return there
@@ -121,7 +121,7 @@ class Log:
         return Positions({self.topic: {p: self.bases(p)[0] for p in self.partitions()}})
 
     def latest(self) -> Positions:
-        """The offset that the next record of each partition gets; whole records only."""
+        """The offset that the next record of each partition gets; complete records only."""
         return Positions({self.topic: {p: self.end(p) for p in self.partitions()}})
 
     def end(self, partition: int) -> int:
@@ -132,20 +132,20 @@ class Log:
                 with self._segment(partition, base) as segment:
                     return base + segment.count()
             except NotFound:
-                # Writers went on to another segment, and somebody trimmed this one.
+                # Writers began another segment, and this one was trimmed.
                 continue
         raise self._missing(partition, base)
 
     def read(
         self, partition: int, start: int, end: int, max_bytes: int = 8 << 20
     ) -> Iterator[Piece]:
-        """The records from `start` to before `end`, in pieces of whole lines and about that size.
+        """The records from `start` to before `end`, in pieces of complete lines, about that large.
 
         `OutOfRange`, before any piece, if the log does not hold all of them. `LogDamaged` when a
-        segment turns out not to hold what its name and that of the next one say.
+        segment does not hold the records between its name and that of the next one.
         """
         if not 0 <= start <= end or max_bytes < 1:
-            raise UsageError(f"{start} to {end} in pieces of {max_bytes} cannot be read")
+            raise UsageError(f"cannot read {start} to {end} in pieces of {max_bytes} bytes")
         bases = self.bases(partition)
         if start < bases[0]:
             raise self._trimmed(partition, start, bases[0])
@@ -153,15 +153,15 @@ class Log:
             have = self.end(partition)
             if end > have:
                 raise OutOfRange(
-                    f"{self.topic}[{partition}] of {self.uri} ends at {have}; {end} was asked for",
+                    f"{self.topic}[{partition}] of {self.uri} ends at {have}; {end} was requested",
                     place=self.uri,
                 )
-            # Writers went on to another segment meanwhile.
+            # Writers began another segment meanwhile.
             bases = self.bases(partition)
         return self._pieces(partition, bases, (start, end), max_bytes)
 
     def sync(self, end: Positions) -> None:
-        """Make durable what was read up to there: its writer may have died before its fsync."""
+        """Make the records up to there durable: their writer may have died before its fsync."""
         for partition, offset in end.by_topic.get(self.topic, {}).items():
             done = self._durable.get(partition, 0)
             if offset <= done:
@@ -179,10 +179,10 @@ class Log:
                     self._durable[partition] = reaches
 
     def trim(self, partition: int, before: int) -> int:
-        """Remove the whole segments that hold only records before an offset; the newest stays.
+        """Remove the segments that hold only records before an offset; the newest stays.
 
-        Durable, the oldest first, so that what is left is always without a gap. Gives the offset
-        of the oldest record that is left.
+        Durable, the oldest first, so that there is never a gap. Returns the offset of the oldest
+        remaining record.
         """
         for base, until in _spans(self.bases(partition)):
             if until is None or until > before:
@@ -232,7 +232,7 @@ class Log:
                 raise self._missing(partition, base) from e
             except LogDamaged:
                 if bases[0] != (now := self.bases(partition)[0]):
-                    # The list of segments was read while somebody trimmed them.
+                    # The list of segments was read while they were trimmed.
                     raise self._trimmed(partition, low, now) from None
                 raise
 
@@ -240,7 +240,7 @@ class Log:
         return Segment(self._storage, self.incarnation, partition, base)
 
     def _missing(self, partition: int, base: int) -> NotFound | LogDamaged:
-        """What it means that a segment is gone."""
+        """The error for a missing segment: trimmed, or damaged."""
         now = self.bases(partition)[0]
         if base < now:
             return self._trimmed(partition, base, now)
@@ -249,8 +249,8 @@ class Log:
 
     def _trimmed(self, partition: int, wanted: int, earliest: int) -> OutOfRange:
         return OutOfRange(
-            f"{self.topic}[{partition}] of {self.uri} begins at {earliest}; {wanted} was asked for "
-            "and is trimmed away",
+            f"{self.topic}[{partition}] of {self.uri} begins at {earliest}; {wanted} was "
+            "requested, but is trimmed",
             place=self.uri,
         )
 

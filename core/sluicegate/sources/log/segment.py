@@ -1,8 +1,8 @@
-"""One segment as it is read: whole lines, found by counting newlines.
+"""Reading one segment: complete lines, found by counting newlines.
 
-What was counted stays true, because segments only grow and whole records are never taken back. So
-the marks are kept for the whole process: whoever opens the log again, or polls it, only looks at
-what is new. One byte is looked at before a mark is believed, in case somebody exchanged the file.
+Counts stay valid, because segments only grow and complete records are never removed. So the marks
+are kept for the life of the process: opening the log again, or polling it, only reads what is new.
+One byte is checked before a mark is used, in case the file was replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SLACK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records `first` to `first + count - 1` of a partition: whole lines with their newlines."""
+    """Records `first` to `first + count - 1` of a partition: complete lines with newlines."""
 
     first: int
     count: int
@@ -55,7 +55,9 @@ class Segment:
         if self._size < self._marks.size or not self._begins_record(self._marks.size):
             self._stream.close()
             forget(self._key)
-            raise self._damaged(f"is not what it was: it had {self._marks.size} bytes before")
+            raise self._damaged(
+                f"was replaced or truncated: it had {self._marks.size} bytes before"
+            )
         return self
 
     def __exit__(
@@ -65,7 +67,7 @@ class Segment:
         remember(self._key, self._marks)
 
     def count(self, up_to: int | None = None) -> int:
-        """How many whole records it holds; with `up_to`, perhaps only as many as those."""
+        """How many complete records it holds; with `up_to`, perhaps only as many as those."""
         if up_to is None or self._marks.count < up_to:
             with Translated(self._place):
                 self._marks = count_on(self._fd, self._size, self._marks, up_to)
@@ -73,7 +75,7 @@ class Segment:
 
     @property
     def counted_bytes(self) -> int:
-        """How many bytes those take that were counted."""
+        """The size of the counted records."""
         return self._marks.size
 
     def read(self, start: int, end: int, max_bytes: int, until: int | None) -> Iterator[Piece]:
@@ -92,10 +94,10 @@ class Segment:
             offset, at = offset + count, at + len(data)
             self._marks = self._marks.with_mark(offset - self._base, at)
         if offset == until and at != self._size:
-            raise self._damaged(f"holds more than the records up to {until}, where the next begins")
+            raise self._damaged(f"has records beyond {until}, where the next begins")
 
     def _lines(self, at: int, size: int, most: int) -> tuple[int, bytes]:
-        """How many whole lines from a place, and their bytes: about `size` unless one is longer."""
+        """The number of complete lines at a place, and their bytes: about `size`, or one line."""
         while True:
             with Translated(self._place):
                 data = os.pread(self._fd, size, at)
@@ -111,7 +113,7 @@ class Segment:
         return most, data[: nth_end(data, most)]
 
     def _bytes_to(self, end: int, offset: int, at: int, max_bytes: int) -> int:
-        """How much to read at once: up to the end if it is known where that is, else by guess."""
+        """How much to read at once: up to the end if its place is known, else an estimate."""
         records, places = self._marks.records, self._marks.places
         known = bisect_left(records, end - self._base)
         if known < len(records):
@@ -153,12 +155,12 @@ class Marks:
 
     @property
     def count(self) -> int:
-        """The whole records that were counted."""
+        """The complete records that were counted."""
         return self.records[-1]
 
     @property
     def size(self) -> int:
-        """The bytes they take."""
+        """Their size in bytes."""
         return self.places[-1]
 
     def before(self, record: int) -> tuple[int, int]:
@@ -170,7 +172,7 @@ class Marks:
         """The same with one more place, if that is further than any."""
         if size <= self.size:
             return self
-        # Ends of what was counted are kept only as far as they lie apart.
+        # Marks are kept only if they are far enough apart.
         keep = len(self.places)
         if keep > 1 and self.places[-1] - self.places[-2] < _CHUNK:
             keep -= 1
@@ -182,7 +184,7 @@ _mutex = Lock()
 
 
 def marks_of(key: Key) -> Marks:
-    """What this process knows of a segment."""
+    """The marks of a segment that this process knows."""
     with _mutex:
         marks = _marks.setdefault(key, Marks())
         _marks.move_to_end(key)
@@ -192,7 +194,7 @@ def marks_of(key: Key) -> Marks:
 
 
 def forget(key: Key) -> None:
-    """Count a segment anew next time."""
+    """Count a segment again next time."""
     with _mutex:
         _marks.pop(key, None)
 
@@ -215,7 +217,7 @@ def count_on(fd: int, size: int, marks: Marks, up_to: int | None = None) -> Mark
 
 
 def remember(key: Key, marks: Marks) -> None:
-    """Keep what was counted, unless somebody has counted further."""
+    """Keep the marks, unless another thread has counted further."""
     with _mutex:
         known = _marks.get(key)
         if known is None or known.size < marks.size:

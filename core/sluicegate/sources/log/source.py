@@ -1,4 +1,4 @@
-"""The source of a stream, as far as it can be asked without a broker: the embedded log."""
+"""The source of a stream, as far as it can be read without a broker: the embedded log."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from sluicegate.sources.log.layout import LogReplaced, OutOfRange
 from sluicegate.sources.log.log import Log
 
 _BROKER = "kafka://"
-_START = "start inside that range, or leave the offsets out to start at its beginning"
+_START = "start inside that range, or omit the offsets to start at its beginning"
 
 
 class BrokerNeeded(UsageError):
-    """What only a broker knows; nothing here asks one."""
+    """The offsets are known only to a broker, which is not queried here."""
 
-    default_hint = "ask the broker, and give its answer as a file"
+    default_hint = "query the broker, and pass its answer as a file"
 
 
 def needs_broker(uri: str) -> bool:
@@ -25,11 +25,13 @@ def needs_broker(uri: str) -> bool:
 def open_source(uri: str, incarnation: str | None = None) -> Log:
     """The log that a stream reads; `LogReplaced` if it is not the incarnation it began with."""
     if needs_broker(uri):
-        raise BrokerNeeded(f"what {uri} holds is known to its broker only, which is not asked here")
+        raise BrokerNeeded(
+            f"only the broker knows the offsets of {uri}; Sluicegate does not query it"
+        )
     log = Log.open(uri)
     if incarnation not in (None, log.incarnation):
         raise LogReplaced(
-            f"{log.uri} was made anew since the stream began on it: it is {log.incarnation}, "
+            f"{log.uri} was replaced since the stream began: it is now {log.incarnation}, "
             f"not {incarnation}",
             place=log.uri,
         )
@@ -48,9 +50,9 @@ def incarnation_of(uri: str) -> str | None:
 
 
 def refuse_outside(uri: str, positions: Positions, hint: str = _START) -> None:
-    """Refuse positions that a log does not hold; what Kafka holds is not known here.
+    """Refuse positions that a log does not hold; those of Kafka are not checked.
 
-    Its end is inside, too: it is where the next record will be.
+    The end is allowed, too: it is the position of the next record.
     """
     if needs_broker(uri):
         return

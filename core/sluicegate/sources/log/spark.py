@@ -30,7 +30,7 @@ from sluicegate.sources.log.source import refuse_outside
 NAME = "sluicegate"
 PATH, STARTING, MAX_EVENTS = "path", "startingPositions", "maxEvents"
 _MOVE = (
-    "see what is there with: sluicegate offsets lag STREAM; move the stream with: sluicegate "
+    "show the offsets with: sluicegate offsets lag STREAM; move the stream with: sluicegate "
     "offsets reset STREAM"
 )
 _SCHEMA = "topic STRING, partition INT, offset BIGINT, value STRING"
@@ -62,7 +62,7 @@ class Range(InputPartition):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks while a query runs."""
+    """The reader that Spark calls while a query runs."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         lower = {name.lower(): value for name, value in options.items()}
@@ -115,21 +115,21 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def complete(log: Log, given: Positions) -> Positions:
     """Positions for every partition of a log; `OutOfRange` where one is not in the log.
 
-    Those that are not given start at their beginning: a new partition has not been read.
+    Missing ones start at their beginning: a new partition has not been read.
     """
     refuse_outside(log.uri, given, _MOVE)
     return log.earliest().updated(given)
 
 
 def admitted(begin: Positions, end: Positions, most: int | None) -> Positions:
-    """Where a batch ends that may read so many: every partition gets its share of it."""
+    """The end of a batch with a limit: every partition gets its share."""
     waiting = {
         (p.topic, p.partition): max(0, p.offset - (begin.get(p.topic, p.partition) or 0))
         for p in end
     }
     if most is None or sum(waiting.values()) <= most:
         return begin.updated(end)
-    # Where it is whose turn, if there is not one for each: it moves on with what was read.
+    # Partitions take turns if there is not one event for each: the turn depends on the offsets.
     turn = sum(each.offset for each in begin)
     shares = dict(zip(waiting, _shares(list(waiting.values()), most, turn), strict=True))
     return Positions(
@@ -141,7 +141,7 @@ def admitted(begin: Positions, end: Positions, most: int | None) -> Positions:
 
 
 def _shares(counts: Sequence[int], most: int, turn: int) -> list[int]:
-    """Whole numbers up to counts, which come to more than `most`, that come to just that.
+    """Integers up to `counts` that sum up to `most`; the counts themselves sum up to more.
 
     First one for each, so that none waits for ever behind larger ones, then in proportion. If there
     is not one for each, they take turns.
@@ -168,7 +168,7 @@ def _offsets(positions: Positions) -> Offsets:
 
 
 def _batch(topic: str, partition: int, first: int, data: bytes) -> pa.RecordBatch:
-    """Lines as rows; no line is looked at."""
+    """Lines as rows; no line is parsed."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
     count = len(ends)
     # Every text ends where the next one begins, so the newlines must go.

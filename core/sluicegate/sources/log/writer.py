@@ -1,8 +1,8 @@
 """Writing to one partition of a log, alone.
 
-Records are acknowledged when they are fsynced. What a dead writer left counts as it is found: its
-whole records stay, because somebody may have read them, and the rest is cut off. A file is durable
-before the next segment is begun, so only the newest can be in doubt.
+Records are acknowledged when they are fsynced. The complete records of a dead writer stay, because
+a consumer may have read them, and the rest is cut off. A file is durable before the next segment is
+begun, so only the newest can be in doubt.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class LogWriterStopped(Fenced):
-    """A write failed or another writer interfered, so what the log holds must be looked at anew."""
+    """A write failed or another writer interfered, so the log must be read again."""
 
-    default_hint = "open it again: it then continues behind what the log really holds"
+    default_hint = "open it again: it then continues after the last record in the log"
 
 
 class Tail:
     """The newest segment of one partition, open for appending.
 
-    `refresh` comes first, and again after the lock was given up in between.
+    Call `refresh` first, and again after the lock was released in between.
     """
 
     def __init__(self, log: Log, partition: int, segment_bytes: int, calls: Calls | None) -> None:
@@ -56,7 +56,7 @@ class Tail:
         return self._base + self._count
 
     def refresh(self) -> None:
-        """Find the newest segment and its whole records, and cut off what is behind them."""
+        """Find the newest segment and its complete records, and cut off the bytes behind them."""
         self._refuse_stopped()
         base = self._log.bases(self._partition)[-1]
         if self._fd is None or base != self._base or not self._is_in_place():
@@ -75,7 +75,7 @@ class Tail:
                 self._calls.sync(self._fd)
 
     def append(self, lines: Sequence[bytes]) -> int:
-        """Add records durably, all with one fsync; gives the offset of the next one."""
+        """Add records durably, all with one fsync; returns the offset of the next one."""
         self._refuse_stopped()
         if not lines:
             return self.end
@@ -85,7 +85,7 @@ class Tail:
                 self._roll()
             self._write(data)
         except BaseException as e:
-            # How much of it is there is for whoever looks next.
+            # The next writer finds out how much of it was written.
             self._stopped = str(e) or type(e).__name__
             self.close()
             raise
@@ -133,10 +133,12 @@ class Tail:
             self._calls.sync(self._fd)
             size = os.fstat(self._fd).st_size
         if size != self._size + len(data) or not self._is_in_place():
-            raise LogWriterStopped(f"{self._path} was changed by somebody else while it was locked")
+            raise LogWriterStopped(
+                f"{self._path} was changed by another process while it was locked"
+            )
 
     def _is_in_place(self) -> bool:
-        """Whether what is open still is what has the name."""
+        """Whether the open file still has its name."""
         assert self._fd is not None
         try:
             return os.path.samestat(os.fstat(self._fd), os.lstat(self._path))
@@ -149,14 +151,14 @@ class Tail:
 
 
 def joined(lines: Sequence[bytes]) -> bytes:
-    """The records as they are written, or `UsageError` for what cannot be one."""
+    """The records as they are written, or `UsageError` for invalid ones."""
     data = b"\n".join(lines) + b"\n"
     if data.count(b"\n") != len(lines):
         raise UsageError("a record contains a newline", hint="write it as JSON on one line")
     shortest, longest = min(map(len, lines)), max(map(len, lines))
     if shortest == 0 or longest >= MAX_RECORD or len(data) > MAX_APPEND:
         raise UsageError(
-            f"records of {shortest} to {longest} bytes, {len(data)} in all, cannot be appended",
+            f"cannot append records of {shortest} to {longest} bytes, {len(data)} in all",
             hint=f"a record has 1 to {MAX_RECORD - 1} bytes, and one append up to {MAX_APPEND}",
         )
     return data
@@ -173,10 +175,10 @@ SEGMENT_BYTES = 64 << 20
 
 
 class LogWriter:
-    """The one writer of a partition until it is closed; `Locked` if there is another.
+    """The only writer of a partition until it is closed; `Locked` if there is another.
 
-    A segment is full at `segment_bytes`; what one call appends is never divided. After a write that
-    failed it stops: opening it again finds out what the log holds.
+    A segment is full at `segment_bytes`; the records of one call are never divided. After a failed
+    write it stops: opening it again finds out what the log holds.
     """
 
     def __init__(
@@ -185,7 +187,7 @@ class LogWriter:
         partition: int = 0,
         *,
         segment_bytes: int = SEGMENT_BYTES,
-        patience: float = 0.0,
+        timeout: float = 0.0,
         calls: Calls | None = None,
     ) -> None:
         self._log = Log.open(uri, calls=calls)
@@ -193,7 +195,7 @@ class LogWriter:
         self._pid = os.getpid()
         with ExitStack() as stack:
             lock = writer_lock(self._log, partition)
-            stack.enter_context(lock.hold(timeout=patience))
+            stack.enter_context(lock.hold(timeout=timeout))
             tail = Tail(self._log, partition, check_segment_bytes(segment_bytes), calls)
             stack.callback(tail.close)
             tail.refresh()
@@ -206,7 +208,7 @@ class LogWriter:
         return self._tail.end
 
     def append(self, lines: Sequence[bytes]) -> int:
-        """Add records, durable when it returns; gives the offset of the next one.
+        """Add records, durable when it returns; returns the offset of the next one.
 
         If it raises, some or all of them may be in the log, those first that come first.
         """
@@ -215,7 +217,7 @@ class LogWriter:
         return self._tail.append(lines)
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         self._held.close()
 
     def __enter__(self) -> Self:
@@ -228,5 +230,5 @@ class LogWriter:
 
 
 def writer_lock(log: Log, partition: int) -> FileLock:
-    """The lock of those who append to a partition."""
+    """The lock for appending to a partition."""
     return FileLock(Path(log.uri, partition_name(partition), LOCK))

@@ -23,7 +23,7 @@ from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import INCARNATION, describe, pins_now
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import verify
-from sluicegate.stream.writer import Gate, check_pins
+from sluicegate.stream.writer import StreamWriter, check_pins
 
 PACKAGE = Path(__file__).parents[2]
 _APP = PACKAGE / "job" / "app.py"
@@ -79,7 +79,7 @@ def prepare_stream(
         f"move the stream with: {units.command('offsets', 'reset', named.name)}",
     )
     if not job.force:
-        Gate(stream).refuse_living(head)
+        StreamWriter(stream).refuse_living(head)
     if not job.skip_verify:
         _refuse_damaged(stream)
     own = (*_job_settings(named, home, config, job), *_python(request))

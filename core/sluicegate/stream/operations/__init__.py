@@ -1,1 +1,1 @@
-"""What can be done to a gated stream."""
+"""The operations on gated streams, one file each."""

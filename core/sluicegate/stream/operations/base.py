@@ -1,8 +1,8 @@
 """What the operations on a stream have in common: their work as plain values, and their parts.
 
-Each operation is one frozen dataclass in a file of its own, with `plan`, `append` and, where it
-can be undone by something else than a rollback, `inverse`. The journal plans it, plans it again
-when it is applied, compares what it depends on, and lets it append its snapshot.
+Each operation is one frozen dataclass in a file of its own, with `plan`, `append` and, where the
+undo is not a rollback, `inverse`. The journal plans it, plans it again when it is applied, compares
+the preconditions, and lets it append its snapshot.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sluicegate.storage.blobs import Ref
 from sluicegate.stream.append import Signature
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 MOVE_ON = "move on"
 Inputs = tuple[Ref, ...]
-# What the work of a saved plan holds of every operation; an operation has some of it.
+# All fields that the work of a saved plan has; an operation uses some of them.
 _EMPTY: dict[str, Any] = {
     "to": None,
     "positions": None,
@@ -40,19 +40,19 @@ _EMPTY: dict[str, Any] = {
 
 
 def silent(_done: int, _of: int) -> None:
-    """Progress that nobody wants to see."""
+    """Progress that is not shown."""
 
 
 @dataclass(slots=True)
 class Workplace:
-    """The stream that operations are planned and applied on, and what they share meanwhile.
+    """The stream that operations are planned and applied on, and what they share.
 
     `base` is the snapshot that an operation is applied on; None as long as it is only planned.
     `merged` keeps what was merged for a plan, so that applying it does not merge again.
     """
 
     stream: Stream
-    gate: Gate
+    writer: StreamWriter
     on_progress: Callable[[int, int], None] = silent
     base: Snapshot | None = None
     merged: dict[object, Any] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Workplace:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an operation is called, does, means, and depends on. No actions: nothing to do."""
+    """The plan of an operation. No actions: nothing to do."""
 
     title: str
     needs: tuple[Precondition, ...]
@@ -76,11 +76,11 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOperation(ABC):
-    """A change of a stream by an operator; `note` is in the operator's words (`to-offset 12`)."""
+    """A change of a stream by an operator; `note` is the option as typed (`to-offset 12`)."""
 
     name: ClassVar[str]
-    beside_a_job: ClassVar[bool] = False
-    """Whether a job that runs is not disturbed."""
+    online: ClassVar[bool] = False
+    """Whether it can be applied while a job runs."""
     progress_title: ClassVar[str | None] = None
     """What is shown while it works, if that can take long."""
     on_damage: ClassVar[bool] = False
@@ -92,21 +92,21 @@ class StreamOperation(ABC):
 
     @abstractmethod
     def plan(self, at: Workplace) -> Parts:
-        """What it means for the stream as it is now."""
+        """Its plan for the stream as it is now."""
 
     @abstractmethod
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
-        """Append its snapshot; None if somebody else did the same, or changed what it was about."""
+        """Append its snapshot; None if another process did the same, or changed its inputs."""
 
     def resolved(self, _stream: Stream) -> Self:
-        """The same, with everything named that it is about."""
+        """The same operation with all its inputs named."""
         return self
 
     @property
     def aim(self) -> str:
-        """What it is about, for the history, if no position tells."""
+        """A summary for the history, if no position moves."""
         return self.name
 
     def to_work(self) -> dict[str, Any]:
@@ -125,12 +125,12 @@ class StreamOperation(ABC):
         own = {each.name: values[each.name] for each in fields(cls)}
         missing = [name for name in cls.needed() if own[name] is None]
         if missing:
-            raise Corrupt(f"the plan's work does not say {missing[0]!r}")
+            raise Corrupt(f"the plan's work lacks {missing[0]!r}")
         return cls(**own)
 
     @classmethod
     def needed(cls) -> list[str]:
-        """The fields without which it means nothing."""
+        """The fields that must be set."""
         return [each.name for each in fields(cls) if each.default is MISSING]
 
 
@@ -169,15 +169,12 @@ def _refs(found: list[Any]) -> Inputs:
     return tuple(refs)
 
 
-def moves(old: Positions, new: Positions, *, counted: bool = False) -> list[Action]:
-    """One action per position that differs; `counted`: what lies between moves with them."""
+def moves(old: Positions, new: Positions, *, with_state: bool = False) -> list[Action]:
+    """One action per position that differs; `with_state`: the state moves with them."""
     found = [moving(*each, old.get(*each), new.get(*each)) for each in _differing(old, new)]
-    if not counted:
+    if not with_state:
         return found
-    return [
-        replace(a, verb=MOVE_ON, detail="counts again as read") if a.verb == SKIP else a
-        for a in found
-    ]
+    return [replace(a, verb=MOVE_ON, detail="already read") if a.verb == SKIP else a for a in found]
 
 
 def _differing(old: Positions, new: Positions) -> list[Partition]:
@@ -187,17 +184,17 @@ def _differing(old: Positions, new: Positions) -> list[Partition]:
 
 def summary(actions: list[Action], note: str) -> str:
     """The moves of positions in a line of the history."""
-    told = moves_told([a for a in actions if a.verb in ("rewind", SKIP, MOVE_ON, "set", "forget")])
-    return f"{note}: {told}" if note and told else note or told
+    text = moves_told([a for a in actions if a.verb in ("rewind", SKIP, MOVE_ON, "set", "forget")])
+    return f"{note}: {text}" if note and text else note or text
 
 
-def standing(snapshot: Snapshot, *, force: bool) -> tuple[Precondition, ...]:
-    """What going back depends on: nobody went back before, and, unless forced, no job went on."""
+def preconditions(snapshot: Snapshot, *, force: bool) -> tuple[Precondition, ...]:
+    """Of a new generation: the generation is the same and, unless forced, no job has run."""
     found = [Precondition("the stream", snapshot.stream_id)]
     found.append(Precondition("the generation", snapshot.generation))
     if not force:
         found.append(Precondition("the number of epochs", snapshot.epoch))
-        found.append(Precondition("the run that may commit", snapshot.writer))
+        found.append(Precondition("the current writer", snapshot.writer))
     return tuple(found)
 
 

@@ -1,7 +1,8 @@
-"""Beginning a stream: a directory in the home, and the genesis snapshot that pins what it is."""
+"""Beginning a stream: a directory in the home, and the genesis snapshot with its fixed settings."""
 
 from __future__ import annotations
 
+from sluicegate import units
 from sluicegate.config import NamedStream
 from sluicegate.journal import Approval
 from sluicegate.legacy.v1 import V1Checkpoint
@@ -20,7 +21,7 @@ from sluicegate.stream.operations.import_v1 import content_from_v1
 from sluicegate.stream.snapshot import Kind
 from sluicegate.stream.spec import first_pins
 from sluicegate.stream.stream import open_stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 
 def start_of(source: str, where: str) -> Positions:
@@ -30,7 +31,7 @@ def start_of(source: str, where: str) -> Positions:
 
 
 def plan_begin(home: str, stream: NamedStream, positions: Positions) -> Plan:
-    """What beginning a stream at positions does; refuses those that its log does not hold."""
+    """The plan to begin a stream at positions; refuses those that its log does not hold."""
     name = stream.name
     _check(home, name)
     refuse_outside(stream.source, positions)
@@ -39,22 +40,24 @@ def plan_begin(home: str, stream: NamedStream, positions: Positions) -> Plan:
         Action("start", f"{p.topic}[{p.partition}]", "the first event it reads", new=p.offset)
         for p in positions
     ]
-    told = ("What its table in sluicegate.toml says now is fixed for the life of the stream.",)
-    return Plan(f"Begin the stream {name} in {home}", tuple(actions), told)
+    fixed = ("The settings in its table in sluicegate.toml are fixed for the life of the stream.",)
+    return Plan(f"Begin the stream {name} in {home}", tuple(actions), fixed)
 
 
 def begin(home: str, stream: NamedStream, positions: Positions, approval: Approval) -> None:
     """Begin a stream at positions."""
     signature = Signature(by=approval.by, reason=approval.reason)
-    _gate(home, stream.name).genesis(positions, pins=first_pins(stream), signature=signature)
+    _writer(home, stream.name).genesis(positions, pins=first_pins(stream), signature=signature)
 
 
 def plan_begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint) -> Plan:
-    """What beginning a stream with a v1 checkpoint does."""
+    """The plan to begin a stream with a v1 checkpoint."""
     _check(home, name)
     actions = [
         Action("begin", f"stream {name}", f"after sequence {checkpoint.sequence}"),
-        Action("keep", "operators", f"{len(checkpoint.operators)} states, as they are"),
+        Action(
+            "keep", "operators", f"{units.counted(len(checkpoint.operators), 'state')}, unchanged"
+        ),
     ]
     actions += [
         Action("start", f"{source}[0]", "the first event it reads", new=offset)
@@ -64,28 +67,28 @@ def plan_begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint) -> Plan:
 
 
 def begin_from_v1(home: str, name: str, checkpoint: V1Checkpoint, approval: Approval) -> None:
-    """Begin a stream with what a v1 checkpoint holds."""
-    gate = _gate(home, name)
-    content = content_from_v1(gate.stream, checkpoint)
+    """Begin a stream with the content of a v1 checkpoint."""
+    writer = _writer(home, name)
+    content = content_from_v1(writer.stream, checkpoint)
     positions = content.pop("positions")
     del content["ancestry"]
     content["details"] = {"summary": f"from a v1 checkpoint at sequence {checkpoint.sequence}"}
     signature = Signature(by=approval.by, reason=approval.reason)
-    snapshot = gate.genesis(positions, signature=signature, content=content)
+    snapshot = writer.genesis(positions, signature=signature, content=content)
     assert snapshot.kind is Kind.GENESIS
 
 
 def _check(home: str, name: str) -> None:
-    """Refuse a name that is none, a home that is none, and a stream that has begun."""
+    """Refuse an invalid name, a missing home, and a stream that has already begun."""
     validate_name(name, "stream")
     homes.open_home(home)
-    Gate(open_stream(_place(home, name), read_only=True)).refuse_begun()
+    StreamWriter(open_stream(_place(home, name), read_only=True)).refuse_begun()
 
 
-def _gate(home: str, name: str) -> Gate:
+def _writer(home: str, name: str) -> StreamWriter:
     _check(home, name)
     open_storage(_place(home, name), create=True)
-    return Gate(open_stream(_place(home, name), read_only=False))
+    return StreamWriter(open_stream(_place(home, name), read_only=False))
 
 
 def _place(home: str, name: str) -> str:

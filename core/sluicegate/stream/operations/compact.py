@@ -19,17 +19,17 @@ from sluicegate.stream.operations.base import Inputs, Parts, StreamOperation, Wo
 from sluicegate.stream.snapshot import Manifest, Snapshot
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 What = Literal["state", "dedup"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactState(StreamOperation):
-    """Merge the deltas of every shard; `inputs` is what is merged, None: all there is."""
+    """Merge the deltas of every shard; `inputs` are the manifests to merge, None: all."""
 
     name: ClassVar = "compact"
-    beside_a_job: ClassVar = True
+    online: ClassVar = True
     progress_title: ClassVar = "merging the state"
     inputs: Inputs | None = None
 
@@ -47,20 +47,21 @@ class CompactState(StreamOperation):
         size = size_of_inputs(stream, inputs)
         if is_compact(size, inputs):
             return nothing
-        count = f"{size.deltas} deltas of {size.shards} shards, {units.size(size.bytes)}"
+        pieces = f"{units.counted(size.deltas, 'delta')} of {units.counted(size.shards, 'shard')}"
+        count = f"{pieces}, {units.size(size.bytes)}"
         actions = [Action("merge", "state", f"{count}, to one delta per shard")]
-        told = ["The state is the same before and after. A job that runs is not disturbed."]
-        return replace(nothing, actions=actions, consequences=told)
+        same = ["The state is the same before and after. A running job continues undisturbed."]
+        return replace(nothing, actions=actions, consequences=same)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
-        return compact(at.gate, signature, details, self.inputs, at.on_progress)
+        return compact(at.writer, signature, details, self.inputs, at.on_progress)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What state consists of."""
+    """The size of state."""
 
     shards: int
     deltas: int
@@ -73,18 +74,18 @@ def size_of(stream: Stream, snapshot: Snapshot) -> Size:
 
 
 def size_of_inputs(stream: Stream, inputs: Inputs) -> Size:
-    """The same for some of the manifests that state consists of."""
+    """The same for some of the manifests of the state."""
     with unless_replaced(stream, "state", inputs):
         return _size(_shards(stream, inputs))
 
 
 def content(snapshot: Snapshot, what: What) -> Manifest:
-    """What a compaction is about, at a snapshot."""
+    """The manifest that a compaction replaces, at a snapshot."""
     return snapshot.state if what == "state" else snapshot.dedup
 
 
 def oldest(kept: Manifest, inputs: Inputs) -> Manifest | None:
-    """The inputs as a part of a manifest; None unless they are what it begins with."""
+    """The inputs as a part of a manifest; None unless it begins with them."""
     if not inputs or kept.refs[: len(inputs)] != inputs:
         return None
     return Manifest(kept.base, inputs[1:] if kept.base else inputs)
@@ -92,19 +93,19 @@ def oldest(kept: Manifest, inputs: Inputs) -> Manifest | None:
 
 @contextmanager
 def unless_replaced(stream: Stream, what: What, inputs: Inputs) -> Iterator[None]:
-    """`Drifted` instead of damage, if somebody replaced and collected what is read here."""
+    """`Drifted` instead of damage, if another process replaced and collected the inputs."""
     try:
         yield
     except BlobDamaged as e:
         if oldest(content(stream.chain.head(), what), inputs):
             raise
         raise Drifted(
-            f"somebody else replaced what {stream.name} consisted of, while it was read"
+            f"another process replaced the {what} of {stream.name} while it was read"
         ) from e
 
 
 def compact(
-    gate: Gate,
+    writer: StreamWriter,
     signature: Signature | None = None,
     details: Mapping[str, Any] | None = None,
     inputs: Inputs | None = None,
@@ -112,30 +113,30 @@ def compact(
 ) -> Snapshot | None:
     """Merge the deltas of every shard; None if others changed the state meanwhile, or nothing.
 
-    Without `inputs`, all of the state. The merging is done beside a running job; only the snapshot
-    is in its way.
+    Without `inputs`, all of the state. A running job continues while deltas are merged; only the
+    snapshot can delay it.
     """
-    head = gate.head()
+    head = writer.head()
     inputs = head.state.refs if inputs is None else inputs
     part = oldest(head.state, inputs)
     if part is None:
         return None
     try:
-        before = size_of_inputs(gate.stream, inputs)
+        before = size_of_inputs(writer.stream, inputs)
         if is_compact(before, inputs):
             return None
-        with unless_replaced(gate.stream, "state", inputs):
-            shards = _shards(gate.stream, inputs)
-            result = manifest.compacted(gate.stream.blobs, shards, on_progress)
-            after = _size(manifest.read(gate.stream.blobs, result))
+        with unless_replaced(writer.stream, "state", inputs):
+            shards = _shards(writer.stream, inputs)
+            result = manifest.compacted(writer.stream.blobs, shards, on_progress)
+            after = _size(manifest.read(writer.stream.blobs, result))
     except Drifted:
         return None
-    told = {
-        "summary": f"state: {before.deltas} deltas of {before.bytes} bytes → "
+    summary = {
+        "summary": f"state: {units.counted(before.deltas, 'delta')} of {before.bytes} bytes → "
         f"{after.deltas} of {after.bytes}"
     }
-    draft = CompactDraft(part, result, signature or Signature(), {**(details or {}), **told})
-    return gate.append(draft, head)
+    draft = CompactDraft(part, result, signature or Signature(), {**(details or {}), **summary})
+    return writer.append(draft, head)
 
 
 def is_compact(size: Size, inputs: Inputs) -> bool:
@@ -153,7 +154,7 @@ def _size(shards: Shards) -> Size:
 
 
 def inputs_unchanged(head: Snapshot, what: What, inputs: Inputs) -> tuple[Precondition, ...]:
-    """What a compaction depends on: its inputs are still what the stream begins with."""
+    """The preconditions of a compaction: its inputs are still the oldest of the stream."""
     found = content(head, what).refs[: len(inputs)]
     digest = digest_of("".join(ref.digest for ref in found).encode())[:16]
     name = "the state's oldest parts" if what == "state" else "the dedup log's oldest segments"

@@ -1,4 +1,4 @@
-"""Compaction of the dedup log: the same stamps in one segment, or fewer; and taking it back."""
+"""Compaction of the dedup log: the same stamps, or fewer, in one segment; and its undo."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sluicegate.stream.operations.base import Inputs, Parts, StreamOperation, Wo
 from sluicegate.stream.operations.compact import inputs_unchanged, oldest, unless_replaced
 from sluicegate.stream.snapshot import Manifest, Snapshot, SnapshotDamaged
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactDedup(StreamOperation):
-    """Merge the segments into one; with `before`, give up what did not grow since that time."""
+    """Merge the segments into one; with `before`, drop stamps of keys idle since that time."""
 
     name: ClassVar = "compact-dedup"
-    beside_a_job: ClassVar = True
+    online: ClassVar = True
     progress_title: ClassVar = "merging the dedup log"
     before: float | None = None
     inputs: Inputs | None = None
@@ -42,30 +42,32 @@ class CompactDedup(StreamOperation):
         if oldest(head.dedup, inputs) is None:
             return nothing
         done = self._merged(at)
-        if len(inputs) == 1 and not done.given_up:
+        if len(inputs) == 1 and not done.dropped:
             return nothing
         old = units.size(sum(ref.size for ref in inputs))
-        what = f"{len(inputs)} segments, {old}, to one of {units.size(len(done.data))}"
-        actions = [Action("merge", "dedup log", what)]
-        told = ["A job that runs is not disturbed."]
-        if done.given_up:
+        count, size = units.counted(len(inputs), "segment"), units.size(len(done.data))
+        actions = [Action("merge", "dedup log", f"{count}, {old}, to one of {size}")]
+        consequences = ["A running job continues undisturbed."]
+        if done.dropped:
             when = units.utc(self.before or 0.0)
-            actions.append(Action("give up", "stamps", f"{done.given_up:,}, not seen since {when}"))
-            told.append(
-                "What arrives below the new floors can no longer be told from a duplicate: it goes "
-                "to the rejects, with that reason."
+            actions.append(Action("drop", "stamps", f"{done.dropped:,}, not seen since {when}"))
+            consequences.append(
+                "Events below the new retention floors are rejected, because they may be "
+                "duplicates."
             )
         else:
-            told.insert(0, "It knows the same stamps before and after; that is proven first.")
-        return replace(nothing, actions=actions, consequences=told)
+            consequences.insert(
+                0, "The stamps are the same before and after; this is verified before the swap."
+            )
+        return replace(nothing, actions=actions, consequences=consequences)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
-        return compact_dedup(at.gate, self._merged(at), signature, details)
+        return compact_dedup(at.writer, self._merged(at), signature, details)
 
     def _merged(self, at: Workplace) -> Compacted:
-        """The segments as one; only once, since segments never change."""
+        """The segments as one; merged only once, since segments never change."""
         key = (self.before, self.inputs)
         if key not in at.merged:
             done = compacted(at.stream, self.inputs or (), self.before, at.on_progress)
@@ -76,17 +78,17 @@ class CompactDedup(StreamOperation):
 
     @classmethod
     def inverse(cls, _stream: Stream, number: int, operation: str, *, force: bool) -> RestoreDedup:
-        """What a compaction gave up by age is known again."""
-        del force  # it runs beside a job
+        """Restore the stamps that a compaction dropped by age."""
+        del force  # it needs no force: jobs keep running
         return RestoreDedup(to=number, note=f"undo {operation}", undoes=operation)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreDedup(StreamOperation):
-    """Take a compaction of the dedup log back; `to` is its snapshot."""
+    """Undo a compaction of the dedup log; `to` is its snapshot."""
 
     name: ClassVar = "restore-dedup"
-    beside_a_job: ClassVar = True
+    online: ClassVar = True
     progress_title: ClassVar = "restoring the dedup log"
     to: int
 
@@ -101,31 +103,31 @@ class RestoreDedup(StreamOperation):
             made = stream.chain.read(self.to)
         except SnapshotDamaged as e:
             raise NothingToUndo(
-                f"snapshot {self.to} cannot be undone: what was before it is not kept any more",
-                hint=f"see what can be: {units.command('history', stream.uri)}",
+                f"snapshot {self.to} cannot be undone: the snapshot before it is pruned",
+                hint=f"see what can be undone: {units.command('history', stream.uri)}",
             ) from e
         assert made.dedup.base
         if head.dedup.base != made.dedup.base:
             raise Drifted(f"the dedup log was compacted again since snapshot {self.to}")
         count = made.details.get("given_up", 0)
-        actions = [Action("restore", "dedup log", f"{count:,} stamps are known again")]
+        actions = [Action("restore", "dedup log", f"{units.counted(count, 'stamp')} restored")]
         needs = inputs_unchanged(head, "dedup", (made.dedup.base,))
-        told = ["What was seen since stays known. A job that runs is not disturbed."]
-        return Parts(f"Restore the dedup log of {stream.name}", needs, actions, told)
+        kept = ["Stamps seen since then are kept. A running job continues undisturbed."]
+        return Parts(f"Restore the dedup log of {stream.name}", needs, actions, kept)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
-        return restore_dedup(at.gate, self.to, signature, details, at.on_progress)
+        return restore_dedup(at.writer, self.to, signature, details, at.on_progress)
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Segments as one, proven to know the same, and what was given up by age."""
+    """Segments merged into one, verified, and how many stamps were dropped by age."""
 
     inputs: Inputs
     data: bytes
-    given_up: int
+    dropped: int
 
 
 def compacted(
@@ -134,51 +136,52 @@ def compacted(
     before: float | None,
     on_progress: Callable[[int, int], None] = silent,
 ) -> Compacted:
-    """Merge segments into one; with `before`, give up what did not grow since that time.
+    """Merge segments into one; with `before`, drop stamps of keys idle since that time.
 
-    Nothing is stored. Progress is in bytes, for reading, merging and proving each.
+    Nothing is stored. Progress is in bytes, for reading, merging and verifying each.
     """
     size = sum(ref.size for ref in inputs)
     with unless_replaced(stream, "dedup", inputs):
         ledger = segments.read(stream.blobs, inputs, lambda read: on_progress(read, 3 * size))
-    given_up = 0 if before is None else ledger.expire(round(before * 1000))
+    dropped = 0 if before is None else ledger.expire(round(before * 1000))
     entries = ledger.entries()
     data = segment.encode(entries)
     on_progress(2 * size, 3 * size)
     if not segment.decode(data, "the compacted log").same_stamps(entries):
-        raise Corrupt("the compacted dedup log would not know the same; nothing was changed")
+        raise Corrupt("the compacted dedup log does not have the same stamps; nothing was changed")
     on_progress(3 * size, 3 * size)
-    return Compacted(inputs, data, given_up)
+    return Compacted(inputs, data, dropped)
 
 
 def compact_dedup(
-    gate: Gate, done: Compacted, signature: Signature, details: Mapping[str, Any]
+    writer: StreamWriter, done: Compacted, signature: Signature, details: Mapping[str, Any]
 ) -> Snapshot | None:
-    """Put one segment in the place of those it was made of; None if somebody replaced them."""
-    head = gate.head()
+    """Replace segments by one that has them all; None if another process replaced them."""
+    head = writer.head()
     part = oldest(head.dedup, done.inputs)
     if part is None:
         return None
     old = units.size(sum(ref.size for ref in done.inputs))
-    told = f"dedup log: {len(done.inputs)} segments, {old} → {units.size(len(done.data))}"
-    told += f"; gave up {done.given_up:,} stamps by age" if done.given_up else ""
-    fields = {**details, "summary": told, "given_up": done.given_up}
-    result = gate.stream.blobs.put(done.data)
-    return gate.append(CompactDraft(part, result, signature, fields, "dedup"), head)
+    segments_text = units.counted(len(done.inputs), "segment")
+    summary = f"dedup log: {segments_text}, {old} → {units.size(len(done.data))}"
+    summary += f"; dropped {units.counted(done.dropped, 'stamp')} by age" if done.dropped else ""
+    fields = {**details, "summary": summary, "given_up": done.dropped}
+    result = writer.stream.blobs.put(done.data)
+    return writer.append(CompactDraft(part, result, signature, fields, "dedup"), head)
 
 
 def restore_dedup(
-    gate: Gate,
+    writer: StreamWriter,
     number: int,
     signature: Signature,
     details: Mapping[str, Any],
     on_progress: Callable[[int, int], None] = silent,
 ) -> Snapshot | None:
-    """Take a compaction back: what it gave up by age is known again, with what came since."""
-    head = gate.head()
-    was, made = gate.stream.chain.read(number - 1), gate.stream.chain.read(number)
-    # What the job had committed beside the compaction is there as it was.
+    """Undo a compaction: restore the stamps that it dropped, and keep those seen since."""
+    head = writer.head()
+    was, made = writer.stream.chain.read(number - 1), writer.stream.chain.read(number)
+    # The segments that the job committed during the compaction are there unchanged.
     inputs = was.dedup.refs[: len(was.dedup.refs) - len(made.dedup.deltas)]
-    result = gate.stream.blobs.put(compacted(gate.stream, inputs, None, on_progress).data)
+    result = writer.stream.blobs.put(compacted(writer.stream, inputs, None, on_progress).data)
     draft = CompactDraft(Manifest(made.dedup.base), result, signature, details, "dedup")
-    return gate.append(draft, head)
+    return writer.append(draft, head)

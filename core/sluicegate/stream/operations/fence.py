@@ -1,4 +1,4 @@
-"""Fence: the current writer of a stream is shut out, whatever it still does."""
+"""Fence: the current writer of a stream can never commit again, even if it still runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from sluicegate.stream.snapshot import Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class Fence(StreamOperation):
-    """Claim the stream for nobody."""
+    """Claim the stream without a run."""
 
     name: ClassVar = "depose"
-    beside_a_job: ClassVar = True
+    online: ClassVar = True
 
     def plan(self, at: Workplace) -> Parts:
         head = at.stream.chain.head()
-        living = at.gate.living_writer(head)
-        title = f"Fence the job of {at.stream.name} off"
+        living = at.writer.living_writer(head)
+        title = f"Fence off the current writer of {at.stream.name}"
         if head.writer is None or head.writer.startswith("none-"):
             return Parts(title, ())
-        told = [
-            f"{living or 'The run ' + head.writer} can commit nothing more. Start the job again."
-        ]
-        needs = (Precondition("the run that may commit", head.writer),)
-        return Parts(title, needs, [Action("claim", "the stream", "for nobody")], told)
+        who = living or f"run {head.writer}"
+        fenced = [f"The current writer cannot commit any more: {who}. Start the job again."]
+        needs = (Precondition("the current writer", head.writer),)
+        return Parts(title, needs, [Action("claim", "the stream", "without a run")], fenced)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
-        return at.gate.depose(signature, details)
+        return at.writer.fence_off(signature, details)

@@ -1,4 +1,4 @@
-"""Checkpoints of the reference design (v1 files) in and out of a stream."""
+"""Legacy checkpoint files (v1): import into and export from a stream."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
 from sluicegate.storage import open_beside
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream.append import OvertakingDraft, Signature
+from sluicegate.stream.append import NewGenerationDraft, Signature
 from sluicegate.stream.operations.base import (
     Parts,
     StreamOperation,
     Workplace,
     moves,
-    standing,
+    preconditions,
 )
 from sluicegate.stream.snapshot import Kind, Manifest, Snapshot
 from sluicegate.stream.stream import Stream
@@ -51,26 +51,30 @@ class ImportV1(StreamOperation):
         new = Positions({name: {0: offset} for name, offset in checkpoint.sources.items()})
         actions = moves(head.positions, new)
         actions.append(
-            Action("replace", "state", f"by {len(checkpoint.operators)} operators' states")
+            Action(
+                "replace",
+                "state",
+                f"by {units.counted(len(checkpoint.operators), 'operator state')}",
+            )
         )
-        told = [
-            f"The stream goes on after sequence {checkpoint.sequence}, the last that the file has.",
-            "What the stream counted itself is given up.",
+        consequences = [
+            f"The stream resumes after sequence {checkpoint.sequence}, the last one in the file.",
+            "The current state of the stream is discarded.",
         ]
-        needs = standing(head, force=self.force)
-        return Parts(f"Import a checkpoint into {at.stream.name}", needs, actions, told)
+        needs = preconditions(head, force=self.force)
+        return Parts(f"Import a checkpoint into {at.stream.name}", needs, actions, consequences)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
         content = {**content_from_v1(at.stream, self.checkpoint), "details": details}
         base = at.applied_on
-        draft = OvertakingDraft(Kind.IMPORT, content, self.force, signature, base, None)
-        return at.gate.append(draft, base)
+        draft = NewGenerationDraft(Kind.IMPORT, content, self.force, signature, base, None)
+        return at.writer.append(draft, base)
 
 
 def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, Any]:
-    """What a snapshot holds after a v1 checkpoint was taken over; its operators become a blob."""
+    """The content of a snapshot from a v1 checkpoint; its operators become a blob."""
     return {
         "positions": Positions({name: {0: n} for name, n in checkpoint.sources.items()}).checked(),
         "sequence": checkpoint.sequence,
@@ -84,7 +88,7 @@ def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, An
 
 
 def to_v1(stream: Stream, snapshot: Snapshot) -> v1.V1Checkpoint:
-    """A snapshot as a v1 checkpoint; refused if that would leave something out."""
+    """A snapshot as a v1 checkpoint; refused if that would lose content."""
     if snapshot.state:
         raise UnsupportedFormat(
             f"snapshot {snapshot.number} has state per shard, which a v1 checkpoint cannot hold",
@@ -107,7 +111,7 @@ def to_v1(stream: Stream, snapshot: Snapshot) -> v1.V1Checkpoint:
 
 
 def plan_write_v1(place: str, checkpoint: v1.V1Checkpoint, number: int) -> Plan:
-    """What writing a v1 file does."""
+    """The plan to write a v1 file."""
     size = units.size(len(v1.encode(checkpoint)))
     what = f"snapshot {number}, sequence {checkpoint.sequence}, {size}"
     return Plan("Export a v1 checkpoint", (Action("write", place, what),))
@@ -118,7 +122,7 @@ def write_v1(place: str, checkpoint: v1.V1Checkpoint) -> None:
     beside, name = open_beside(place)
     if not beside.put_if_absent(name, v1.encode(checkpoint)):
         raise SluicegateError(
-            f"{place} exists already; an export never overwrites a file",
+            f"{place} already exists; an export never overwrites a file",
             hint="name another file, or remove that one",
             place=place,
         )

@@ -1,4 +1,4 @@
-"""Prune: old snapshots are given up, and what nothing refers to any more is removed."""
+"""Prune: remove old snapshots, and files that nothing refers to."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sluicegate.stream.snapshot import Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class Prune(StreamOperation):
-    """Give up the snapshots below a floor; the output of the newest epoch is never given up."""
+    """Remove the snapshots below a floor; never the newest epoch, whose output may be pending."""
 
     name: ClassVar = "prune"
-    beside_a_job: ClassVar = True
+    online: ClassVar = True
     to: int
 
     @property
@@ -32,19 +32,22 @@ class Prune(StreamOperation):
         if floor > head.floor:
             count = floor - head.floor
             which = f"{head.floor} to {floor - 1}, {count} of them"
-            actions.append(Action("give up", "snapshots", which, head.floor, floor))
+            actions.append(Action("prune", "snapshots", which, head.floor, floor))
         elif swept := gc.sweep(stream, dry_run=True):
-            actions.append(Action("remove", "leftovers", swept.shown))
-        told = [
-            f"The oldest snapshot that can be gone back to will be {floor}. This cannot be undone.",
-            "Blobs that nothing refers to any more are removed when they are a day old.",
+            actions.append(Action("remove", "garbage", swept.shown))
+        consequences = [
+            f"The oldest kept snapshot will be {floor}. This cannot be undone.",
+            "Blobs that nothing refers to are removed when they are a day old.",
         ]
-        needs = (Precondition("the stream", head.stream_id), Precondition("the floor", head.floor))
-        return Parts(f"Prune {stream.name}", needs, actions, told if actions else [])
+        needs = (
+            Precondition("the stream", head.stream_id),
+            Precondition("the oldest kept snapshot", head.floor),
+        )
+        return Parts(f"Prune {stream.name}", needs, actions, consequences if actions else [])
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
-        snapshot = gc.prune(at.gate, self.to, signature, details)
-        # If there were leftovers only, those are gone.
+        snapshot = gc.prune(at.writer, self.to, signature, details)
+        # If there was garbage only, it is removed.
         return snapshot or (at.applied_on if self.to <= at.applied_on.floor else None)

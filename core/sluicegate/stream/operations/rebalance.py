@@ -1,4 +1,4 @@
-"""The shards of a stream: who owns them at a snapshot, what they weigh, and assigning them anew.
+"""The shards of a stream: who owns them at a snapshot, what they weigh, and reassigning them.
 
 A rebalance is a snapshot with the next version of the assignment. It moves no data: state lies in
 the home, and a node only groups shards into one task per epoch.
@@ -34,7 +34,7 @@ from sluicegate.target import Change
 
 
 def assignment_at(stream: Stream, snapshot: Snapshot) -> Assignment:
-    """Who owns which shard at a snapshot; nobody, as long as none was ever assigned."""
+    """Which node owns which shard at a snapshot; none, as long as none was ever assigned."""
     count = shard_count(snapshot)
     if snapshot.assignment is None:
         return Assignment.unowned(count, snapshot.version)
@@ -49,7 +49,7 @@ def assignment_at(stream: Stream, snapshot: Snapshot) -> Assignment:
 
 
 def weights_at(stream: Stream, snapshot: Snapshot, measure: str) -> Column:
-    """What each shard has at a snapshot, by one of the `MEASURES`."""
+    """The weight of each shard at a snapshot, by one of the `MEASURES`."""
     try:
         return column_of(MEASURES[measure](stream, snapshot), shard_count(snapshot))
     except WeightsInvalid as e:
@@ -80,7 +80,7 @@ class StreamShards(OwnedShards):
 
     def advice(self) -> list[str]:
         return [
-            "No node owns a shard: a job leaves it to Spark how the work is shared out.",
+            "No node owns a shard: Spark distributes the work of a job.",
             f"Add nodes with: {units.command('shards', 'join', self._target.command_name)} NODE...",
         ]
 
@@ -88,7 +88,7 @@ class StreamShards(OwnedShards):
         self, plan: RebalancePlan, how: str, note: str, *, output: str | None, **asked: Any
     ) -> Change:
         if output is not None:
-            raise UsageError("--output is for assignment files, which this target is not")
+            raise UsageError("--output applies to assignment files only")
         data = Proposal.of(plan, how, sizes=self.weights("bytes"), **asked).to_text()
         return self._target.change(Rebalance(data=data, note=note))
 
@@ -98,11 +98,11 @@ class StreamTarget(Protocol):
 
     @property
     def uri(self) -> str:
-        """Where it lies."""
+        """Where it is."""
 
     @property
     def command_name(self) -> str:
-        """As the next command names it."""
+        """Its name in commands."""
 
     def change(self, operation: StreamOperation) -> Change:
         """Some change of the stream."""
@@ -113,7 +113,7 @@ class Rebalance(StreamOperation):
     """Assign shards to nodes; `data` is the proposal as text, so that a plan can carry it."""
 
     name: ClassVar = "rebalance"
-    beside_a_job: ClassVar = True
+    online: ClassVar = True
     data: str
 
     def plan(self, at: Workplace) -> Parts:
@@ -133,19 +133,19 @@ class Rebalance(StreamOperation):
         if made.is_nothing:
             return Parts(title, needs)
         actions = describe.actions_of(made, proposal.measure, cost=partial(_cost, proposal))
-        said = [
+        consequences = [
             *describe.consequences_of(made, proposal),
             *_later(stream, head, self.undoes),
             *_meaning(made),
         ]
-        return Parts(title, needs, actions, said)
+        return Parts(title, needs, actions, consequences)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
         proposal, base = Proposal.from_text(self.data), at.applied_on
         made = proposal.plan_from(assignment_at(at.stream, base))
-        said = {
+        own = {
             "summary": describe.summary_of(made, self.note),
             "how": proposal.how,
             "moves": len(made.moved),
@@ -157,20 +157,20 @@ class Rebalance(StreamOperation):
             generation=base.generation,
             assignment=at.stream.blobs.put(encode(made.after)),
             signature=signature,
-            details={**details, **said},
+            details={**details, **own},
         )
-        return at.gate.append(draft, base)
+        return at.writer.append(draft, base)
 
     @classmethod
     def inverse(cls, stream: Stream, number: int, operation: str, *, force: bool) -> Rebalance:
-        """The map before a rebalance again, at a new version."""
-        del force  # it runs beside a job
+        """The assignment before a rebalance, at a new version."""
+        del force  # it needs no force: jobs keep running
         try:
             before = assignment_at(stream, stream.chain.read(number - 1))
         except SnapshotDamaged as e:
             raise NothingToUndo(
-                f"{operation} cannot be undone: what was before it is not kept any more",
-                hint="assign the shards anew with: sluicegate shards rebalance STREAM",
+                f"{operation} cannot be undone: the snapshot before it is pruned",
+                hint="assign the shards again with: sluicegate shards rebalance STREAM",
             ) from e
         data = Proposal(before, UNDO).to_text()
         return cls(data=data, note=f"undo {operation}", undoes=operation)
@@ -186,31 +186,31 @@ def counts(snapshots: list[Snapshot]) -> dict[str, int]:
 
 
 def _later(stream: Stream, head: Snapshot, undoes: str | None) -> list[str]:
-    """That an undo of an older rebalance also takes back what came after it."""
+    """A note that the undo of an older rebalance also reverts those after it."""
     if undoes is None:
         return []
     undone = stream.chain.read(int(undoes.rpartition("@")[2]))
     count = head.version - undone.version
-    return [f"{count} later rebalances are taken back with it."] if count > 0 else []
+    return [f"Also reverts {units.counted(count, 'later rebalance')}."] if count > 0 else []
 
 
 def _meaning(made: RebalancePlan) -> list[str]:
-    """What a job does with it, and when."""
+    """What a job does with the new assignment, and when."""
     if not made.after.nodes:
-        return ["From its next epoch on, a job leaves it to Spark how the shards are shared out."]
+        return ["From the next epoch of a job on, Spark distributes the shards."]
     job = (
-        "A job that runs goes on: the epoch it is working on is routed again by version "
-        f"{made.after.version} of the assignment before it commits, and so is every later one."
+        "A running job continues: its current epoch is routed again by version "
+        f"{made.after.version} of the assignment before it commits, and so are all later ones."
     )
     cost = (
-        "No state is copied: it lies in the home. A node is a group of shards that Spark works on "
+        "No state is copied: it is in the home. A node is a group of shards that Spark processes "
         "in one task; this starts no machine."
     )
     return [job, cost]
 
 
 def _cost(proposal: Proposal, shard: int) -> str:
-    """What another task has to read from now on."""
+    """The state that another task reads from now on."""
     if proposal.sizes is None or proposal.measure == "bytes":
         return ""
     size = int(proposal.sizes[shard])
@@ -237,4 +237,4 @@ def _bytes(stream: Stream, snapshot: Snapshot) -> Mapping[int, float]:
 
 Measure: TypeAlias = Callable[[Stream, Snapshot], Mapping[int, float]]
 MEASURES: dict[str, Measure] = {"events": _events, "keys": _keys, "bytes": _bytes}
-"""What is known of the shards at a snapshot: shard → how much; empty ones may be left out."""
+"""Weights of the shards at a snapshot: shard → weight; empty ones may be left out."""

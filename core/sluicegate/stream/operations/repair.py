@@ -1,8 +1,8 @@
-"""Repair: the stream goes on from the newest snapshot that is whole, and says what it gave up.
+"""Repair: the stream resumes from its newest complete snapshot, and records what was discarded.
 
 A repair never frees a number. It appends a snapshot above the highest number that was ever used, at
 a generation above all others, which names the damaged snapshots by the digest of what is there.
-From then on verify accepts them as dealt with, whatever becomes of their files.
+From then on verify accepts them as repaired, whatever happens to their files.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from sluicegate.stream.operations.base import (
 from sluicegate.stream.scan import Damage, Survey, survey
 from sluicegate.stream.snapshot import ChainDamaged, Kind, Snapshot, Span, extended, spans
 from sluicegate.stream.stream import Stream
-from sluicegate.stream.writer import Gate
+from sluicegate.stream.writer import StreamWriter
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repair(StreamOperation):
-    """Go on from the newest snapshot that is whole; with `read_data`, whose blobs are, too."""
+    """Resume from the newest complete snapshot; with `read_data`, all blobs are read."""
 
     name: ClassVar = "repair"
     on_damage: ClassVar = True
@@ -47,23 +47,24 @@ class Repair(StreamOperation):
         assert base
         actions = []
         if found.needs_snapshot:
-            actions = [Action("give up", d.shown, d.what) for d in found.damaged]
+            actions = [Action("discard", d.shown, d.what) for d in found.damaged]
             actions += [
                 Action(
                     "mark unusable", f"snapshot {a}" if a == b else f"snapshots {a}-{b}", "blobs"
                 )
                 for a, b in found.unusable
             ]
-            going_on = f"going on from {snapshot_text(base)}"
-            actions.append(Action("append", f"snapshot {newest + 1}", going_on))
+            resumed = f"resumes from {snapshot_text(base)}"
+            actions.append(Action("append", f"snapshot {newest + 1}", resumed))
             if found.loses and head and head.number == newest:
                 actions += moves(head.positions, base.positions)
         if found.below_floor:
-            actions.append(Action("remove", f"{found.below_floor} snapshots", "below the floor"))
-        told = [loss(found), "A job that runs stops at its next epoch."]
+            pruned = units.counted(found.below_floor, "snapshot")
+            actions.append(Action("remove", pruned, "pruned before"))
+        consequences = [loss(found), "A running job stops at its next epoch."]
         needs = (Precondition("what is wrong", found.digest()),)
         title = f"Repair {at.stream.name}"
-        return Parts(title, needs, actions, told if found.needs_snapshot else [])
+        return Parts(title, needs, actions, consequences if found.needs_snapshot else [])
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
@@ -73,26 +74,28 @@ class Repair(StreamOperation):
             sweep(at.stream)
             return at.stream.chain.head()
         summary = {"summary": _summary(diagnosis)}
-        return repair(at.gate, diagnosis, signature, {**details, **summary})
+        return repair(at.writer, diagnosis, signature, {**details, **summary})
 
 
 def _summary(diagnosis: Diagnosis) -> str:
     assert diagnosis.base
-    told = [d.shown for d in diagnosis.damaged] + [
+    names = [d.shown for d in diagnosis.damaged] + [
         f"snapshots {a}-{b}" for a, b in diagnosis.unusable
     ]
-    return f"from snapshot {diagnosis.base.number}; gave up " + (", ".join(told[:3]) or "nothing")
+    return f"from snapshot {diagnosis.base.number}; discarded " + (
+        ", ".join(names[:3]) or "nothing"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is wrong with a stream, and the snapshot it can go on from."""
+    """What is wrong with a stream, and the snapshot it can resume from."""
 
     found: Survey
 
     @property
     def base(self) -> Snapshot | None:
-        """The snapshot to go on from."""
+        """The snapshot to resume from."""
         return self.found.base
 
     @property
@@ -102,28 +105,29 @@ class Diagnosis:
 
     @property
     def unusable(self) -> tuple[Span, ...]:
-        """Sound snapshots that cannot be gone back to: of their blobs, or of their order."""
+        """Intact snapshots that cannot be restored, because of their blobs or their order."""
         return tuple(spans({*self.found.unusable, *self.found.disordered}))
 
     @property
     def below_floor(self) -> int:
-        """How many snapshots a prune left behind."""
+        """How many pruned snapshots still have files."""
         return self.found.below_floor
 
     @property
     def needs_snapshot(self) -> bool:
-        """Whether something must be said in the chain."""
+        """Whether the damage must be recorded in the chain."""
         return bool(self.found.findings)
 
     @property
     def loses(self) -> bool:
-        """Whether the stream goes back, because its newest snapshot is not whole."""
+        """Whether the stream is rolled back, because its newest snapshot is not complete."""
         return self.base is None or self.base.number != self.found.newest
 
     def digest(self) -> str:
-        """What the plan of a repair depends on, wherever the stream lies.
+        """What the plan of a repair depends on, independent of the stream's path.
 
-        On the newest snapshot only if the stream goes back; else a job may have gone on since.
+        It includes the newest snapshot only if the stream is rolled back; otherwise a job may
+        commit in between.
         """
         wrong = sorted(each.code for each in self.found.findings)
         parts = [wrong, self.damaged, self.unusable, self.below_floor]
@@ -144,7 +148,7 @@ def diagnose_again(stream: Stream, diagnosis: Diagnosis) -> Diagnosis:
 
 
 def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
-    """Refuse what a repair cannot mend, with what can be done instead."""
+    """Refuse damage that a repair cannot fix, with a hint what to do instead."""
     found = diagnosis.found
     if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
@@ -153,45 +157,45 @@ def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
             other = f"heads/{stream.name}.head in the home" if found.evidence.mark else "HEAD"
             raise ChainDamaged(
                 f"{stream.uri} is not the stream that belongs there: {finding.detail}",
-                hint="put the right directory there; if the stream that was there is given up for "
-                f"good, remove {other}",
+                hint="restore the right directory; if the stream that was there is abandoned, "
+                f"remove {other}",
                 place=stream.uri,
             )
         raise StorageFailed(
-            f"nothing is given up before this is dealt with: {finding.detail}",
+            f"repair stopped, fix this first: {finding.detail}",
             hint=f"{finding.repair}; then run this again",
             place=finding.place,
         )
     if diagnosis.base is None:
         raise ChainDamaged(
-            f"no snapshot of {stream.uri} is whole, so there is nothing to go on from",
-            hint="restore from a backup what this names: "
+            f"no snapshot of {stream.uri} is complete, so the stream cannot resume",
+            hint="restore the damaged files from a backup; list them with: "
             f"{units.command('checkpoint', 'verify', stream.uri)}; then run this again",
             place=stream.uri,
         )
 
 
 def repair(
-    gate: Gate, diagnosis: Diagnosis, signature: Signature, details: dict[str, Any]
+    writer: StreamWriter, diagnosis: Diagnosis, signature: Signature, details: dict[str, Any]
 ) -> Snapshot:
-    """Append the snapshot that deals with a diagnosis; nobody else appends meanwhile."""
-    stream = gate.stream
+    """Append the snapshot that repairs the damage; no other process appends meanwhile."""
+    stream = writer.stream
     with stream.collecting():
         now = diagnose_again(stream, diagnosis)
         refuse_hopeless(stream, now)
         if now.digest() != diagnosis.digest():
-            raise Drifted("the stream changed since it was looked at")
+            raise Drifted("the stream changed since it was checked")
         snapshot = _snapshot(stream, now.found, signature)
         appended = stream.chain.append(replace(snapshot, details=details | declared(now)))
         if appended is None:
-            raise Locked(f"somebody else appended snapshot {snapshot.number} to {stream.uri}")
+            raise Locked(f"another process appended snapshot {snapshot.number} to {stream.uri}")
     if diagnosis.below_floor:
         sweep(stream)
     return appended
 
 
 def declared(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What the snapshot says about the damage."""
+    """The damage as the snapshot records it."""
     return {
         "damaged": [[each.first, each.last, each.raw] for each in diagnosis.damaged],
         "unusable": [list(span) for span in diagnosis.unusable],
@@ -199,52 +203,53 @@ def declared(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def loss(diagnosis: Diagnosis) -> str:
-    """What is given up, in the operator's words."""
+    """What is lost, for the operator."""
     base, newest = diagnosis.base, diagnosis.found.newest
     assert base
     if not diagnosis.loses:
         hurt = diagnosis.damaged or diagnosis.unusable
-        closed = " What is damaged can no longer be gone back to." if hurt else ""
+        closed = " Damaged snapshots can no longer be restored." if hurt else ""
         return f"{_nothing_lost(diagnosis)}{closed}"
     first = base.number + 1
     which = f"snapshot {first}" if first == newest else f"snapshots {first} to {newest}"
-    taken_back = (
-        f" Snapshot {base.number} had been taken back by an earlier change, but nothing else is "
-        "whole."
+    reverted = (
+        f" Snapshot {base.number} was reverted by an earlier change, but no other snapshot is "
+        "complete."
         if diagnosis.found.head and not diagnosis.found.head.includes(base.number)
         else ""
     )
     return (
-        f"The stream goes back to snapshot {base.number} of "
-        f"{units.utc(base.created_at)}.{taken_back} What {which} did is given up. "
+        f"The stream is rolled back to snapshot {base.number} of "
+        f"{units.utc(base.created_at)}.{reverted} The changes of {which} are discarded. "
         f"{_lost_events(diagnosis.found, base)}"
     )
 
 
 def _nothing_lost(diagnosis: Diagnosis) -> str:
     if diagnosis.found.evidence.hint:
-        return "Nothing of the stream is lost: its newest snapshot is whole."
+        return "No data is lost: the newest snapshot is complete."
     return (
-        f"The newest snapshot that is there, {diagnosis.found.newest}, is whole. Without HEAD it "
-        "is not known whether there were later ones; if so, what they committed is read again."
+        f"The newest snapshot that is there, {diagnosis.found.newest}, is complete. Without HEAD "
+        "it is not known whether there were later ones; if so, their events are read again."
     )
 
 
 def _lost_events(found: Survey, base: Snapshot) -> str:
-    """What becomes of the events that were committed after a snapshot."""
+    """What happens to the events that were committed after a snapshot."""
     last, hint = found.last, found.evidence.hint
-    # At another generation the stream went back or was moved in between: nothing can be counted.
+    # At another generation the stream was moved in between: the events cannot be counted.
     known = last.sequence - base.sequence if last and last.generation == base.generation else None
-    # The home is not told of every epoch; only HEAD is.
+    # The home's hint does not follow every epoch; only HEAD does.
     surely = "" if hint and hint.number == found.newest else "at least "
     if known == 0 and not surely:
         return "No events were committed since."
     count = "How many events were committed since is not known"
     if known is not None:
-        count = f"Since then {surely}{units.events(known)} were committed"
+        were = "was" if known == 1 else "were"
+        count = f"Since then {surely}{units.events(known)} {were} committed"
     return (
-        f"{count}; they are read again, if the source still has them. Output that was published "
-        "for them is withdrawn at the next start; downstream readers may have consumed it."
+        f"{count}; they are read again, if the source still has them. The next start unpublishes "
+        "their output; downstream readers may have consumed it."
     )
 
 
@@ -253,7 +258,7 @@ def _snapshot(stream: Stream, found: Survey, signature: Signature) -> Snapshot:
     head, base, peak = found.head, found.base, found.peak
     assert head
     assert base
-    # Of snapshots that neither a file nor a hint tells of, each raised these by one at the most.
+    # Each snapshot without a file or a hint raised these by one at the most.
     unknown = found.newest - peak.number
     snapshot = replace(
         signature.next(head, Kind.REPAIR, **content_of(base)),
@@ -266,13 +271,13 @@ def _snapshot(stream: Stream, found: Survey, signature: Signature) -> Snapshot:
         ancestry=extended(base.ancestry, found.newest + 1),
     )
     if snapshot.assignment in found.bad:
-        # An older map, which must not be taken for the lost one.
+        # An older assignment, which must not be taken for the lost one.
         snapshot = replace(snapshot, assignment=base.assignment, version=snapshot.version + 1)
     return replace(snapshot, created_at=max(snapshot.created_at, peak.created_at))
 
 
 def _floor(found: Survey) -> int:
-    """Above what is missing at the lower end: whether a prune or damage took it is all the same."""
+    """Above the missing snapshots at the lower end, whether they were pruned or lost."""
     lowest = [each for each in found.damaged if each.first == found.floor and not each.raw]
     return max((each.last + 1 for each in lowest), default=found.floor)
 

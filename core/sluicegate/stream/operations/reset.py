@@ -1,4 +1,4 @@
-"""Reset: positions elsewhere, while the dedup log drops what was counted before."""
+"""Reset: other positions, while the dedup log drops events that were applied before."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ from sluicegate import units
 from sluicegate.errors import UsageError
 from sluicegate.positions import Position, Positions
 from sluicegate.reset import Known, Point, ResetSpec, Scenario, plan_reset
-from sluicegate.stream.append import OvertakingDraft, Signature
-from sluicegate.stream.history import snapshot_before, sound_snapshots
-from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace, moves, standing
+from sluicegate.stream.append import NewGenerationDraft, Signature
+from sluicegate.stream.history import intact_snapshots, snapshot_before
+from sluicegate.stream.operations.base import (
+    Parts,
+    StreamOperation,
+    Workplace,
+    moves,
+    preconditions,
+)
 from sluicegate.stream.operations.rollback import Rollback
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.spec import ranges_of
@@ -20,44 +26,45 @@ from sluicegate.stream.stream import Stream
 
 
 class NeedsDedup(UsageError):
-    """A reset would count events twice, because there is no dedup log to recognise them."""
+    """A reset would apply events twice, because there is no dedup log to recognise them."""
 
-    default_hint = "add --reprocess, which also takes back what was counted since then"
+    default_hint = "add --reprocess, which also reverts the events applied since then"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reset(StreamOperation):
-    """Move positions; what was counted stays counted."""
+    """Move positions; applied events stay applied."""
 
     name: ClassVar = "reset"
     positions: Positions
 
     def plan(self, at: Workplace) -> Parts:
         stream, head = at.stream, at.stream.chain.head()
-        # Where nothing was counted yet, nothing can be counted twice.
+        # Where nothing was applied yet, nothing can be applied twice.
         if head.sequence and not head.dedup:
             raise NeedsDedup(
-                f"{stream.name} keeps no dedup log, so what it reads again it would count "
+                f"{stream.name} keeps no dedup log, so events that it reads again would be applied "
                 "again; --skip-seen cannot work"
             )
         actions = moves(head.positions, head.positions.updated(self.positions))
-        told = []
+        consequences = []
         if back := sum(-(a.delta or 0) for a in actions if (a.delta or 0) < 0):
-            told.append(
-                f"Re-reads {units.events(back)}. What is in the dedup log is dropped; only gaps "
+            consequences.append(
+                f"Reads {units.events(back)} again. Events in the dedup log are dropped; only gaps "
                 "are filled."
             )
         if on := sum(a.delta or 0 for a in actions if (a.delta or 0) > 0):
-            told.append(f"Skips {units.events(on)}: what was not read by now is never read.")
-        needs = standing(head, force=self.force)
-        return Parts(f"Reset the positions of {stream.name}", needs, actions, told)
+            skipped = f"Skips {units.events(on)}: unread events among them are never read."
+            consequences.append(skipped)
+        needs = preconditions(head, force=self.force)
+        return Parts(f"Reset the positions of {stream.name}", needs, actions, consequences)
 
     def append(
         self, at: Workplace, signature: Signature, details: Mapping[str, Any]
     ) -> Snapshot | None:
         content, base = {"details": details}, at.applied_on
-        draft = OvertakingDraft(Kind.RESET, content, self.force, signature, base, self.positions)
-        return at.gate.append(draft, base)
+        draft = NewGenerationDraft(Kind.RESET, content, self.force, signature, base, self.positions)
+        return at.writer.append(draft, base)
 
 
 def topics(stream: Stream) -> list[str]:
@@ -66,7 +73,7 @@ def topics(stream: Stream) -> list[str]:
 
 
 def reset_to(stream: Stream, spec: ResetSpec, *, reprocess: bool, force: bool) -> Reset | Rollback:
-    """The operation that a scenario asks for; with `reprocess`, what was counted goes back, too."""
+    """The operation of a scenario; with `reprocess`, applied events are reverted, too."""
     head = stream.chain.head()
     past = _past(stream) if spec.scenario is Scenario.MOMENT else []
     edges = spec.scenario in (Scenario.EARLIEST, Scenario.LATEST)
@@ -86,5 +93,5 @@ def _past(stream: Stream) -> list[Point[Positions]]:
     head = stream.chain.head()
     return [
         Point(round(snapshot.created_at * 1000), snapshot.positions, f"snapshot {snapshot.number}")
-        for snapshot in sound_snapshots(stream, head.floor, head.number)
+        for snapshot in intact_snapshots(stream, head.floor, head.number)
     ]

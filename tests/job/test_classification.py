@@ -1,4 +1,4 @@
-"""Tasks that judge: what is fresh is written, what is not is counted, once for every record."""
+"""Tasks that classify: what is fresh is written, what is not is counted, once for every record."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sluicegate.dedup.ledger import Ledger, ledger_of
 from sluicegate.dedup.segment import Entries, decode
 from sluicegate.dedup.stamp import Stamps
 from sluicegate.job import tasks
-from sluicegate.job.aggregate import SEGMENT, TOLD
+from sluicegate.job.aggregate import RESULT, SEGMENT
 from sluicegate.job.records import OFFSET, PARTITION, REASON, VALUE, Records
-from sluicegate.job.tasks import Judging
-from sluicegate.job.work import Judged, Work
+from sluicegate.job.tasks import RecordClassifier
+from sluicegate.job.work import Classified, Work
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import segments
 from sluicegate.stream.output import DATA, REJECTS
 from tests.job.truth import Row, Table
-from tests.job.works import INCARNATION, blobs_of, judge, parsed, rows_in, work_of
+from tests.job.works import INCARNATION, blobs_of, classify, parsed, rows_in, work_of
 
 TABLE = Table()
 
@@ -36,8 +36,8 @@ def event(sequence: int, *, producer: str = "p", partition: int = 0, price: int 
     }
 
 
-def told_by(batch: Any) -> Judged:
-    return Judged.from_text(batch.column(TOLD)[0].as_py())
+def result_of(batch: Any) -> Classified:
+    return Classified.from_text(batch.column(RESULT)[0].as_py())
 
 
 def seen(work: Work, *sequences: int, expire: bool = False, producer: str = "p") -> Ref:
@@ -61,9 +61,18 @@ def test_duplicates_in_a_piece_between_pieces_and_of_before(tmp_path: Path) -> N
     work = replace(work, dedup=(seen(work, 0, 1, 2),))
     one = parsed(work, [event(n) for n in (2, 3, 4, 3)])
     two = parsed(work, [event(n) for n in (4, 5, 1)], first=4)
-    judged, batches = judge(work, one, two)
-    assert (judged.read, judged.applied, judged.duplicates, judged.rejected) == (7, 3, 4, 0)
-    assert [(r["seq"], r[OFFSET]) for r in rows_in(work, judged, DATA)] == [(3, 1), (4, 2), (5, 5)]
+    classified, batches = classify(work, one, two)
+    assert (classified.read, classified.applied, classified.duplicates, classified.rejected) == (
+        7,
+        3,
+        4,
+        0,
+    )
+    assert [(r["seq"], r[OFFSET]) for r in rows_in(work, classified, DATA)] == [
+        (3, 1),
+        (4, 2),
+        (5, 5),
+    ]
     learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
     assert (learnt.first.tolist(), learnt.last.tolist()) == ([3], [5])
 
@@ -71,62 +80,69 @@ def test_duplicates_in_a_piece_between_pieces_and_of_before(tmp_path: Path) -> N
 def test_the_first_of_equal_ones_counts(tmp_path: Path) -> None:
     work = work_of(tmp_path, TABLE)
     rows = [event(1, price=10), event(1, price=20)]
-    judged, _ = judge(work, parsed(work, rows))
-    assert [r["price"] for r in rows_in(work, judged, DATA)] == [10]
+    classified, _ = classify(work, parsed(work, rows))
+    assert [r["price"] for r in rows_in(work, classified, DATA)] == [10]
 
 
 def test_source_positions_as_stamps(tmp_path: Path) -> None:
     work = work_of(tmp_path, Table(stamp=()))
     again = [{"user": "u", "price": 1}] * 3
-    judged, batches = judge(work, parsed(work, again), parsed(work, again, partition=1, first=8))
-    assert (judged.read, judged.applied, judged.partitions) == (6, 6, (0, 1))
+    classified, batches = classify(
+        work, parsed(work, again), parsed(work, again, partition=1, first=8)
+    )
+    assert (classified.read, classified.applied, classified.partitions) == (6, 6, (0, 1))
     learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
     assert learnt.producers.to_pylist() == [INCARNATION] * 2
     assert (learnt.first.tolist(), learnt.last.tolist()) == ([0, 8], [2, 10])
     # What was read is not read again, and a log that was made anew has other records.
     work = replace(work, dedup=(put(work, learnt),))
-    judged, _ = judge(work, parsed(work, again, first=2))
-    assert (judged.applied, judged.duplicates) == (2, 1)
-    judged, _ = judge(replace(work, incarnation="events@2"), parsed(work, again, first=2))
-    assert judged.applied == 3
+    classified, _ = classify(work, parsed(work, again, first=2))
+    assert (classified.applied, classified.duplicates) == (2, 1)
+    classified, _ = classify(replace(work, incarnation="events@2"), parsed(work, again, first=2))
+    assert classified.applied == 3
 
 
 def test_stamps_below_a_floor_are_rejected_with_the_record(tmp_path: Path) -> None:
     work = work_of(tmp_path, TABLE)
     work = replace(work, dedup=(seen(work, 0, 1, 9, expire=True),))
     rows = [event(4), event(9), event(10), event(10), {"user": "no stamp"}]
-    judged, _ = judge(work, parsed(work, rows, partition=2, first=50))
-    assert (judged.read, judged.applied, judged.duplicates, judged.rejected) == (5, 1, 1, 3)
-    rejects = {r[OFFSET]: r for r in rows_in(work, judged, REJECTS)}
+    classified, _ = classify(work, parsed(work, rows, partition=2, first=50))
+    assert (classified.read, classified.applied, classified.duplicates, classified.rejected) == (
+        5,
+        1,
+        1,
+        3,
+    )
+    rejects = {r[OFFSET]: r for r in rows_in(work, classified, REJECTS)}
     assert {(r[PARTITION], r[OFFSET]) for r in rejects.values()} == {(2, 50), (2, 51), (2, 54)}
-    assert "below the floor" in rejects[50][REASON]
+    assert "below the retention floor" in rejects[50][REASON]
     # As it can be read again.
     assert json.loads(rejects[50][VALUE]) == event(4)
     assert rejects[54][REASON] == "it has no stamp"
 
 
 def test_rejects_that_are_read_again_are_duplicates(tmp_path: Path) -> None:
-    """By their place; a record that a mended table can read is judged by its own stamp."""
-    mended = Table(stamp=(), columns={"price": "string"})
+    """By their place; a record that a fixed table can read is classified by its own stamp."""
+    fixed = Table(stamp=(), columns={"price": "string"})
     for table in (TABLE, Table(stamp=())):
         work = work_of(tmp_path, table)
         bad = [{"user": "no stamp"}, {**event(1), "price": "1"}]
-        judged, batches = judge(work, parsed(work, bad, first=7))
-        assert judged.rejected == (2 if table.stamp else 1)
+        classified, batches = classify(work, parsed(work, bad, first=7))
+        assert classified.rejected == (2 if table.stamp else 1)
         learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
         work = replace(work, dedup=(put(work, learnt),))
-        judged, _ = judge(work, parsed(work, bad, first=7))
-        assert (judged.read, judged.duplicates, dict(judged.files)) == (2, 2, {})
-    other = replace(work_of(tmp_path, mended), dedup=work.dedup)
-    judged, _ = judge(other, parsed(other, bad, first=7))
-    assert (judged.applied, judged.duplicates) == (1, 1)
+        classified, _ = classify(work, parsed(work, bad, first=7))
+        assert (classified.read, classified.duplicates, dict(classified.files)) == (2, 2, {})
+    other = replace(work_of(tmp_path, fixed), dedup=work.dedup)
+    classified, _ = classify(other, parsed(other, bad, first=7))
+    assert (classified.applied, classified.duplicates) == (1, 1)
 
 
 def test_nothing_fresh_writes_nothing(tmp_path: Path) -> None:
     work = work_of(tmp_path, TABLE)
     work = replace(work, dedup=(seen(work, 0, 1),))
-    judged, batches = judge(work, parsed(work, [event(0), event(1)]))
-    assert (judged.applied, judged.duplicates, dict(judged.files)) == (0, 2, {})
+    classified, batches = classify(work, parsed(work, [event(0), event(1)]))
+    assert (classified.applied, classified.duplicates, dict(classified.files)) == (0, 2, {})
     assert len(batches) == 1
     assert os.listdir(work.attempts) == []
 
@@ -136,7 +152,7 @@ def test_a_repeated_attempt_gives_the_same(tmp_path: Path) -> None:
     work = work_of(tmp_path, TABLE)
     work = replace(work, dedup=(seen(work, 3),))
     records = parsed(work, [event(n) for n in range(6)])
-    first, second = judge(work, records), judge(work, records)
+    first, second = classify(work, records), classify(work, records)
     assert first[0].applied == second[0].applied == 5
     assert first[1][-1].column(SEGMENT) == second[1][-1].column(SEGMENT)
     names = {each.files[DATA][0].name for each in (first[0], second[0])}
@@ -163,10 +179,14 @@ def test_a_worker_follows_whatever_becomes_of_the_dedup_log(tmp_path: Path) -> N
                 assert merged.stamps == len(sets[0])
             case _:
                 other = work_of(tmp_path / "other", TABLE)
-                judge(replace(other, dedup=(seen(other, *range(50)),)), parsed(other, [event(1)]))
+                classify(
+                    replace(other, dedup=(seen(other, *range(50)),)), parsed(other, [event(1)])
+                )
         known: set[int] = set().union(*sets)
-        judged, _ = judge(replace(work, dedup=tuple(refs)), parsed(work, map(event, range(50))))
-        assert judged.duplicates == len(known)
+        classified, _ = classify(
+            replace(work, dedup=tuple(refs)), parsed(work, map(event, range(50)))
+        )
+        assert classified.duplicates == len(known)
 
 
 def test_judged_as_a_whole_the_smallest_position_counts(tmp_path: Path) -> None:
@@ -187,20 +207,20 @@ def test_judged_as_a_whole_the_smallest_position_counts(tmp_path: Path) -> None:
         sent = tasks._sent(work, parsed(work, rows, partition))
         batches += [each.slice(at, 50) for each in sent for at in range(0, each.num_rows, 50)]
     chance.shuffle(batches)
-    told = list(tasks.judge_all(work, iter(batches)))[-1]
-    judged = told_by(told)
-    assert (judged.read, judged.applied) == (places + bad, len(best))
-    assert judged.rejected == bad
-    found = {r["seq"]: r["price"] for r in rows_in(work, judged, DATA)}
+    told = list(tasks.classify_all(work, iter(batches)))[-1]
+    classified = result_of(told)
+    assert (classified.read, classified.applied) == (places + bad, len(best))
+    assert classified.rejected == bad
+    found = {r["seq"]: r["price"] for r in rows_in(work, classified, DATA)}
     assert found == best
 
 
 def test_nothing_at_all(tmp_path: Path) -> None:
     work = work_of(tmp_path, TABLE)
-    judging = Judging(work)
+    classifier = RecordClassifier(work)
     empty = parsed(work, [event(1)])
-    judging.add(Records(empty.rows.slice(0, 0), empty.rejects))
-    [told] = list(judging.finish())
-    assert told_by(told).read == 0
-    [told] = list(tasks.judge_all(work, iter([])))
-    assert told_by(told).read == 0
+    classifier.add(Records(empty.rows.slice(0, 0), empty.rejects))
+    [told] = list(classifier.finish())
+    assert result_of(told).read == 0
+    [told] = list(tasks.classify_all(work, iter([])))
+    assert result_of(told).read == 0
