@@ -94,13 +94,18 @@ def _module(name: str) -> Any:
         return import_module(NAMES[name])
 
 
+def _writer(module: Any, stream: Any) -> Any:
+    """The writer of a stream; older releases call it `Gate`."""
+    return (getattr(module, "StreamWriter", None) or module.Gate)(stream)
+
+
 def open_stream(place: Path) -> None:
     """Print how long the opening took, and the process up to its end."""
     stream, writer = _module("sluicegate.stream.stream"), _module("sluicegate.stream.writer")
     consumer, stamp = _module("sluicegate.stream.transactions"), _module("sluicegate.dedup.stamp")
     began = time.process_time()
     opened = stream.open_stream(str(place), read_only=False)
-    with writer.Gate(opened).claim(app="bench") as run:
+    with _writer(writer, opened).claim(app="bench") as run:
         coordinator = consumer.Coordinator(run, shards=SHARDS)
         assert coordinator.begin(stamp.Stamp("producer-7", 0, 3)) is None, "it was seen"
         ended = time.process_time()
@@ -111,10 +116,10 @@ def make_stream(place: Path) -> None:
     """A stream whose epochs bring new keys and come back to old ones."""
     place.mkdir()
     opened = _module("sluicegate.stream.stream").open_stream(str(place), read_only=False)
-    gate = _module("sluicegate.stream.writer").Gate(opened)
-    gate.genesis(_at(0), pins={"shards": SHARDS})
+    writer = _writer(_module("sluicegate.stream.writer"), opened)
+    writer.genesis(_at(0), pins={"shards": SHARDS})
     chance, following = np.random.default_rng(1), np.zeros(PRODUCERS, np.int64)
-    with gate.claim(app="bench") as run:
+    with writer.claim(app="bench") as run:
         for number in range(EPOCHS):
             snapshot = run.snapshot
             epoch = _module("sluicegate.stream.append").Epoch(

@@ -145,7 +145,7 @@ def test_without_a_sink_only_rejects_are_kept(tmp_path: Path, spark: Any) -> Non
 def test_rejects_stop_a_stream_that_is_told_so(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path, on_reject="fail").begin()
     place.append(1, [event(0), event(1), {"user": "x"}])
-    with pytest.raises(RecordsRejected, match="1 records cannot be applied: partition 1, offset 2"):
+    with pytest.raises(RecordsRejected, match="1 record cannot be applied: partition 1, offset 2"):
         place.commit_all(spark)
     assert place.head.kind is Kind.CLAIM
     assert published(place.sink, "data") == []

@@ -190,7 +190,7 @@ class TestDescriptions:
             ({"columns": {"r": "string"}, "stamp": ("p", "q", "r")}, "column 'r' must be a long"),
             ({"stamp": ("p", "p", "r")}, "column 'p' must be a long"),
             ({"stamp": ("p", "q", "q")}, "streams.clicks.stamp names a column twice: p, q, q"),
-            ({"columns": {"a": "long"}, "key": "A"}, "to Spark, 'a' and 'A' are the same column"),
+            ({"columns": {"a": "long"}, "key": "A"}, "Spark treats 'a' and 'A' as the same column"),
             ({"aggregates": {"n": "count"}}, "has aggregates, but no key"),
             ({"key": "k", "aggregates": {"n": "median(k)"}}, "'median(k)' must be one of"),
             ({"key": "k", "aggregates": {"n": "sum()"}}, "'sum()' must be one of"),
@@ -238,7 +238,7 @@ def test_an_epoch_without_what_a_task_read_is_incomplete(tmp_path: Path) -> None
         for some in (classified, classified[:1])
     ]
     assert counted(work, done[0])["applied"] == 4
-    with pytest.raises(EpochIncomplete, match="4 records were to be read, 2 were"):
+    with pytest.raises(EpochIncomplete, match="2 of 4 records were read"):
         counted(work, done[1])
 
 

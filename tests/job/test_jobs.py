@@ -93,7 +93,7 @@ def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None
 def test_what_it_fails_with_is_told_in_its_own_words(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path, on_reject="fail").begin()
     place.append(1, [event(0), {"user": "x"}])
-    with pytest.raises(RecordsRejected, match="1 records cannot be applied: partition 1, offset 1"):
+    with pytest.raises(RecordsRejected, match="1 record cannot be applied: partition 1, offset 1"):
         place.run(spark)
 
 

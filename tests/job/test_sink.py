@@ -118,7 +118,7 @@ class TestPublishing:
     def test_a_file_that_is_not_as_its_task_left_it(self, stream: Stream, sink: Sink) -> None:
         output = write(sink, NONCE, {DATA: "x"})
         (sink.attempts(NONCE) / "part-data.parquet").write_text("xx")
-        with pytest.raises(OutputLost, match="is not as its task left it"):
+        with pytest.raises(OutputLost, match="changed after it was written"):
             sink.stage(NONCE, output)
         missing = Output({DATA: (File("part-none.parquet", 1, 1, ""),)})
         with pytest.raises(OutputLost):
@@ -135,7 +135,7 @@ class TestPublishing:
         [path] = Path(sink.uri).rglob("part-data.parquet")
         path.write_bytes(path.read_bytes().swapcase())
         assert sink.status(snapshot, DATA, file) == PUBLISHED
-        assert sink.status(snapshot, DATA, file, read=True) == "has another content"
+        assert sink.status(snapshot, DATA, file, read=True) == "has different content"
         path.write_bytes(b"")
         assert "has 0 bytes" in sink.status(snapshot, DATA, file)
         path.unlink()
@@ -220,9 +220,7 @@ class TestRollback:
         with started(stream, sink) as run:
             snapshot = commit(run, sink, DATA)
         shutil.rmtree(Path(sink.uri) / "_sluicegate" / "staged")
-        with pytest.raises(
-            OutputLost, match=f"the data of snapshot {snapshot.number} are not there"
-        ):
+        with pytest.raises(OutputLost, match=f"the data of snapshot {snapshot.number} are missing"):
             sink.settle()
 
     def test_a_start_that_dies_and_another_head(self, stream: Stream, sink: Sink) -> None:
@@ -480,13 +478,13 @@ class TestWhoseItIs:
         (place / "_sluicegate" / ".sg-0123456789abcdef.tmp").write_text("x")
         assert open_sink(stream, str(place)).uri == str(place)
         (root / "other" / "_sluicegate" / "staged").mkdir(parents=True)
-        with pytest.raises(UsageError, match="holds something that is not a sink's"):
+        with pytest.raises(UsageError, match="is not empty and is not a Sluicegate sink"):
             open_sink(stream, str(root / "other"))
 
     def test_not_empty(self, root: Path, stream: Stream) -> None:
         (root / "full").mkdir()
         (root / "full" / "mine.txt").write_text("x")
-        with pytest.raises(UsageError, match="holds something that is not a sink's"):
+        with pytest.raises(UsageError, match="is not empty and is not a Sluicegate sink"):
             open_sink(stream, str(root / "full"))
 
     def test_damaged(self, stream: Stream, sink: Sink) -> None:

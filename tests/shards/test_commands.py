@@ -82,7 +82,7 @@ def test_a_stream_without_nodes(stream: Stream, sg: Sg) -> None:
     assert document(sg, "show")["nodes"] == {}
     code, text = Terminal("shards", "show", cwd=Path(stream.uri).parents[1]).finish_plain()
     assert code == 0
-    assert "No node owns a shard: a job leaves it to Spark" in text
+    assert "No node owns a shard: Spark distributes the work" in text
     assert "sluicegate shards join clicks NODE..." in text
     assert (
         sg("shards", "locate", "clicks", "x").stdout
@@ -143,8 +143,8 @@ def test_the_dry_run_says_it_all_and_changes_nothing(joined: Stream, sg: Sg) -> 
         "4 of 16 shards get another node; no plan with fewer moves balances them so.\n"
         "The most loaded node will be 0.0 % above its share; now it is 12.5 %.\n"
         "A running job continues: its current epoch is routed again by version 2 of the "
-        "assignment before it commits, and so is every later one.\n"
-        "No state is copied: it lies in the home. A node is a group of shards that Spark works on "
+        "assignment before it commits, and so are all later ones.\n"
+        "No state is copied: it is in the home. A node is a group of shards that Spark processes "
         "in one task; this starts no machine.\n"
     )
     assert joined.chain.head() == before
@@ -325,6 +325,6 @@ class TestFiles:
 
     def test_what_only_streams_or_files_can_do(self, stream: Stream, kafka: Path, sg: Sg) -> None:
         code, said = refused(sg, "join", "clicks", "a", "--output", "x.json", "-y")
-        assert (code, "--output is for assignment files" in said) == (2, True)
+        assert (code, "--output applies to assignment files only" in said) == (2, True)
         code, said = refused(sg, "weights", "k.json")
         assert (code, "does not say what its shards weigh" in said) == (2, True)

@@ -250,7 +250,7 @@ class TestManifest:
             manifest.contents(blobs, [bad])
 
 
-class TestSealing:
+class TestCommitting:
     @pytest.fixture
     def stream(self, root: Path) -> Stream:
         return made(root / "home", epochs=2)

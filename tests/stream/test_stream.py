@@ -322,7 +322,7 @@ class TestClaim:
         go_on(writer.stream)
 
 
-class TestSeal:
+class TestCommit:
     def test_adds_up(self, writer: StreamWriter) -> None:
         before = writer.head()
         with writer.claim(app="job") as run:

@@ -47,7 +47,7 @@ OUTPUT = rule(
     "SG-AUDIT-OUTPUT",
     Severity.ERROR,
     "output of a committed epoch is missing or changed",
-    "A file that an epoch wrote is not where readers look for it, or is not as it was written. "
+    "A file that an epoch wrote is not where readers look for it, or was changed since. "
     "Restore it from a backup, or roll the stream back to before the epoch: it then writes again.",
 )
 UNPUBLISHED = rule(

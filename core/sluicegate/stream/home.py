@@ -43,8 +43,8 @@ UNMARKED = rule(
     Severity.ERROR,
     "the home directory has no marker",
     f"The directory exists but has no `{MARKER.name}`. Most often the disk that holds the home is "
-    "not mounted, or the path is wrong. If it really is to be a new home, `sluicegate init` makes "
-    "it one.",
+    "not mounted, or the path is wrong. `sluicegate init` makes it a new "
+    "home.",
 )
 
 

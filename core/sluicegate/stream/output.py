@@ -150,7 +150,9 @@ class Sink:
                 source = f"{ATTEMPTS}/{nonce}/{file.name}"
                 found = self._storage.stat(source)
                 if found is None or found.size != file.size:
-                    raise OutputLost(f"{self.uri}/{source} changed after its task wrote it")
+                    raise OutputLost(
+                        f"{self.uri}/{source} is missing, or changed after it was written"
+                    )
                 self._storage.move(source, f"{STAGED}/{nonce}/{kind}/{file.name}")
         self._remove(f"{ATTEMPTS}/{nonce}")
 

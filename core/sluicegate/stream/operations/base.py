@@ -189,7 +189,7 @@ def summary(actions: list[Action], note: str) -> str:
 
 
 def preconditions(snapshot: Snapshot, *, force: bool) -> tuple[Precondition, ...]:
-    """Of a new generation: the generation is the same and, unless forced, no job has run."""
+    """Preconditions of a new generation: the same one before and, unless forced, no new epoch."""
     found = [Precondition("the stream", snapshot.stream_id)]
     found.append(Precondition("the generation", snapshot.generation))
     if not force:

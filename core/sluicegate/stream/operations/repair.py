@@ -142,7 +142,7 @@ def diagnose(stream: Stream, *, read_data: bool = False) -> Diagnosis:
 
 
 def diagnose_again(stream: Stream, diagnosis: Diagnosis) -> Diagnosis:
-    """The same look once more; content is only read where it was bad."""
+    """The same check again; content is only read where it was bad."""
     suspects = {bad.ref for bad, _ in diagnosis.found.bad.values() if bad.by_reading}
     return Diagnosis(survey(stream, read=suspects.__contains__))
 
