@@ -38,7 +38,7 @@ def stream(tmp_path: Path) -> Stream:
 
 
 class Job:
-    """A job in a process of its own, which commits when it is told to."""
+    """A job in a process of its own, which commits on request."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -80,7 +80,7 @@ def content(stream: Stream, operation: str) -> tuple[Ref, ...]:
     return (head.state if operation == "compact" else head.dedup).refs
 
 
-def sound(stream: Stream) -> None:
+def intact(stream: Stream) -> None:
     """Nothing is damaged, and state and dedup log know every event once."""
     assert streams.errors_of(stream) == []
     head = stream.chain.head()
@@ -109,7 +109,7 @@ class TestSavedPlans:
             job.commit(1)
             again = sg("apply", "plan.json", "--yes")
             assert (again.returncode, "Applied already" in again.stderr) == (0, True)
-        sound(stream)
+        intact(stream)
 
     @both
     def test_it_drifts_when_the_job_has_folded_its_inputs(
@@ -123,7 +123,7 @@ class TestSavedPlans:
             assert result.returncode == 5
             assert "oldest" in result.stderr
             assert stream.chain.head() == before
-        sound(stream)
+        intact(stream)
 
     @both
     def test_and_when_others_have_compacted_first(
@@ -132,9 +132,9 @@ class TestSavedPlans:
         self.saved(sg, operation)
         assert sg(*COMMANDS[operation], NAME, "--yes").returncode == 0
         assert sg("apply", "plan.json", "--yes").returncode == 5
-        sound(stream)
+        intact(stream)
 
-    def test_retention_gives_up_what_was_approved_and_can_be_undone(
+    def test_retention_discards_what_was_approved_and_can_be_undone(
         self, sg: Sg, stream: Stream
     ) -> None:
         # The stamps of this source have no age: all of them are old.
@@ -147,7 +147,7 @@ class TestSavedPlans:
             assert ledger_at(stream, stream.chain.head()).stamps == 2 * 2 * streams.STEP
             job.commit(1)
             assert sg("undo", NAME, "--yes").returncode == 0
-        sound(stream)
+        intact(stream)
 
     def test_the_plan_names_its_inputs(self, sg: Sg, stream: Stream, tmp_path: Path) -> None:
         self.saved(sg, "compact-dedup")
@@ -185,14 +185,14 @@ class TestProgress:
 
 @contextmanager
 def replaced_before_read(stream: Stream, number: int) -> Iterator[list[int]]:
-    """Somebody else compacts, prunes and collects before a blob is read for the so-manieth time."""
+    """Another process compacts, prunes and collects before a blob is read for the n-th time."""
     other = streams.opened(Path(stream.uri).parent, timeout=0.01)
     real, reads = stream.blobs.get, [0]
 
     def get(ref: Ref) -> bytes:
         reads[0] += 1
         if reads[0] == number:
-            # Nobody collects while a snapshot is appended.
+            # No process collects while a snapshot is appended.
             with suppress(Locked):
                 for operation in COMMANDS:
                     streams.apply(other, operation)
@@ -213,7 +213,7 @@ def interrupted(root: Path) -> Iterator[Stream]:
         stream = streams.made(root / str(number), epochs=2, dedup=True)
         with replaced_before_read(stream, number) as reads:
             yield stream
-        sound(stream)
+        intact(stream)
         if reads[0] < number:
             return
     raise AssertionError("it reads without end")
@@ -228,7 +228,7 @@ class TestRaces:
             assert not found.actions or found.work["inputs"] == [[r.digest, r.size] for r in kept]
 
     @both
-    def test_applying_one_says_that_it_drifted(self, tmp_path: Path, operation: str) -> None:
+    def test_applying_one_reports_drift(self, tmp_path: Path, operation: str) -> None:
         outcomes = []
         for stream in interrupted(tmp_path):
             # Planned by another process: what was merged for it is not at hand here.
@@ -240,12 +240,12 @@ class TestRaces:
             except Drifted:
                 outcomes.append("drifted")
         assert outcomes[0] == "drifted"
-        assert outcomes[-1] == "done", "nobody came"
+        assert outcomes[-1] == "done", "no other process came"
 
-    def test_the_library_says_that_there_is_nothing_to_do(self, tmp_path: Path) -> None:
+    def test_the_library_shows_that_there_is_nothing_to_do(self, tmp_path: Path) -> None:
         found = [compact(StreamWriter(stream)) for stream in interrupted(tmp_path)]
         assert found[0] is None
-        assert found[-1], "nobody came"
+        assert found[-1], "no other process came"
 
     @both
     def test_damage_is_damage(self, stream: Stream, operation: str) -> None:

@@ -42,7 +42,7 @@ def bytes_of(entries: Entries) -> bytes:
 class TestFork:
     @settings(deadline=None, max_examples=60)
     @given(several, some.integers(0, 4), several, batches)
-    def test_it_judges_as_a_ledger_that_knows_the_same(
+    def test_it_classifies_as_a_ledger_that_knows_the_same(
         self, before: list[list[Row]], retain: int, since: list[list[Row]], asked: list[Row]
     ) -> None:
         parent = parent_of(before, retain)
@@ -85,7 +85,7 @@ class TestFork:
         result = fork.insert(stamps([("ours", 0, 5), ("theirs", 0, 5), ("p", 1, 5), ("p", 0, 1)]))
         assert result.verdicts.tolist() == [FRESH, FRESH, FRESH, DUPLICATE]
 
-    def test_an_order_says_who_is_first(self) -> None:
+    def test_an_order_decides_who_is_first(self) -> None:
         parent = Ledger()
         parent.insert(stamps([("p", 0, 1)]))
         result = parent.fork().insert(

@@ -186,7 +186,7 @@ class TestBatches:
             assert result.verdicts.tolist() == [FRESH, FRESH, DUPLICATE]
             assert kept.keys == 2, "a name that no row has is no producer"
 
-    def test_a_dictionary_that_says_a_name_twice(self) -> None:
+    def test_a_dictionary_with_a_name_twice(self) -> None:
         twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["a", "a", "b"]))
         kept = Ledger()
         result = kept.insert(Stamps.of(twice, [0, 0, 0], [1, 1, 1]))

@@ -94,7 +94,7 @@ def test_source_positions_as_stamps(tmp_path: Path) -> None:
     learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
     assert learnt.producers.to_pylist() == [INCARNATION] * 2
     assert (learnt.first.tolist(), learnt.last.tolist()) == ([0, 8], [2, 10])
-    # What was read is not read again, and a log that was made anew has other records.
+    # What was read is not read again, and a log that was replaced has other records.
     work = replace(work, dedup=(put(work, learnt),))
     classified, _ = classify(work, parsed(work, again, first=2))
     assert (classified.applied, classified.duplicates) == (2, 1)
@@ -160,7 +160,7 @@ def test_a_repeated_attempt_gives_the_same(tmp_path: Path) -> None:
 
 
 def test_a_worker_follows_whatever_becomes_of_the_dedup_log(tmp_path: Path) -> None:
-    """It grows, is compacted, and is rolled back; a worker that remembers judges by the newest."""
+    """It grows, is compacted, and is rolled back; a worker's cache follows."""
     chance = random.Random(3)
     work = work_of(tmp_path, TABLE)
     sets: list[set[int]] = []
@@ -189,7 +189,7 @@ def test_a_worker_follows_whatever_becomes_of_the_dedup_log(tmp_path: Path) -> N
         assert classified.duplicates == len(known)
 
 
-def test_judged_as_a_whole_the_smallest_position_counts(tmp_path: Path) -> None:
+def test_classified_together_the_smallest_position_counts(tmp_path: Path) -> None:
     """What comes from several partitions in any order, with rejects among it."""
     chance = random.Random(1)
     work = work_of(tmp_path, TABLE, tasks=1)
@@ -207,8 +207,8 @@ def test_judged_as_a_whole_the_smallest_position_counts(tmp_path: Path) -> None:
         sent = tasks._sent(work, parsed(work, rows, partition))
         batches += [each.slice(at, 50) for each in sent for at in range(0, each.num_rows, 50)]
     chance.shuffle(batches)
-    told = list(tasks.classify_all(work, iter(batches)))[-1]
-    classified = result_of(told)
+    results = list(tasks.classify_all(work, iter(batches)))[-1]
+    classified = result_of(results)
     assert (classified.read, classified.applied) == (places + bad, len(best))
     assert classified.rejected == bad
     found = {r["seq"]: r["price"] for r in rows_in(work, classified, DATA)}
@@ -220,7 +220,7 @@ def test_nothing_at_all(tmp_path: Path) -> None:
     classifier = RecordClassifier(work)
     empty = parsed(work, [event(1)])
     classifier.add(Records(empty.rows.slice(0, 0), empty.rejects))
-    [told] = list(classifier.finish())
-    assert result_of(told).read == 0
-    [told] = list(tasks.classify_all(work, iter([])))
-    assert result_of(told).read == 0
+    [results] = list(classifier.finish())
+    assert result_of(results).read == 0
+    [results] = list(tasks.classify_all(work, iter([])))
+    assert result_of(results).read == 0

@@ -110,7 +110,7 @@ class TestAudit:
         stray = next(f for f in document["findings"] if f["code"].endswith("STRAY"))
         assert stray["repair"] == f"sluicegate submit {NAME}"
 
-    def test_epochs_that_were_taken_back_moved_nothing(self, place: Place, sg: Sg) -> None:
+    def test_epochs_that_were_reverted_moved_nothing(self, place: Place, sg: Sg) -> None:
         """The rollback did, once; and undone, what it withdrew waits for the next start."""
         newest = place.head.number
         apply(place.stream, "rollback", to=2)
@@ -178,7 +178,7 @@ class TestState:
         }
         assert len(json.loads(sg("state", "query", NAME, "--json").stdout)["keys"]) <= 20
 
-    def test_a_part_says_that_there_is_more(self, place: Place, sg: Sg) -> None:
+    def test_a_part_shows_that_there_is_more(self, place: Place, sg: Sg) -> None:
         document = json.loads(sg("state", "query", NAME, "--limit", "2", "--json").stdout)
         assert (len(document["keys"]), document["more"]) == (2, True)
         count = len(json.loads(sg("state", "query", NAME, "--limit", "0", "--json").stdout)["keys"])
@@ -199,7 +199,7 @@ class TestState:
         assert sum(found["weights"]["events"]) == place.head.sequence
 
 
-def test_what_a_task_fails_with_is_told_in_its_own_words(tmp_path: Path, spark: Any) -> None:
+def test_what_a_task_fails_with_is_reported_in_its_own_words(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path).begin()
     place.append(0, [event(n) for n in range(5)])
     place.run(spark)

@@ -35,7 +35,7 @@ def event(sequence: int, *, producer: str = "p", partition: int = 0, price: int 
 
 
 def traffic(seed: int, producer: str, partition: int, first: int, count: int) -> list[Row | bytes]:
-    """What a producer sends that retries, leaves gaps and is overtaken by itself."""
+    """What a producer sends that retries, leaves gaps and reorders its messages."""
     chance = random.Random(seed)
     rows: list[Row | bytes] = []
     for sequence in range(first, first + count):
@@ -88,7 +88,7 @@ def test_every_snapshot_of_an_epoch_adds_up(tmp_path: Path, spark: Any) -> None:
 
 
 def test_stamps_that_come_through_several_partitions(tmp_path: Path, spark: Any) -> None:
-    """The epoch is classified as a whole: of equal ones the smallest position counts."""
+    """The epoch is classified together: of equal ones the smallest position is applied."""
     place = Place(tmp_path, partitions=3, columns={"price": "long", "home": "string"}).begin()
     chance = random.Random(5)
     for partition in range(3):
@@ -142,7 +142,7 @@ def test_without_a_sink_only_rejects_are_kept(tmp_path: Path, spark: Any) -> Non
     assert [row["_value"] for row in published(own, "rejects")] == [b"bad"]
 
 
-def test_rejects_stop_a_stream_that_is_told_so(tmp_path: Path, spark: Any) -> None:
+def test_rejects_stop_a_stream_that_is_set_to(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path, on_reject="fail").begin()
     place.append(1, [event(0), event(1), {"user": "x"}])
     with pytest.raises(RecordsRejected, match="1 record cannot be applied: partition 1, offset 2"):
@@ -159,10 +159,10 @@ def test_a_function_of_ones_own(tmp_path: Path, spark: Any) -> None:
     # In a place whose name could be taken for a pattern, or for an escape.
     place = Place(tmp_path / "a [b] {c,d} * %20 é", max_events=300, partitions=1).begin()
     place.append(0, traffic(3, "p", 0, 0, 500))
-    told = []
+    epochs = []
 
     def process(events: Any, epoch: Any) -> Any:
-        told.append((epoch.number, to_spark(epoch.start), to_spark(epoch.end), events.count()))
+        epochs.append((epoch.number, to_spark(epoch.start), to_spark(epoch.end), events.count()))
         if epoch.number == 2:
             return None
         frame = events.where("price >= 500").selectExpr("user", "price * 2 as twice", "_offset")
@@ -170,10 +170,10 @@ def test_a_function_of_ones_own(tmp_path: Path, spark: Any) -> None:
 
     head = place.commit_all(spark, process)
     wanted = place.truth()
-    assert [number for number, *_ in told] == list(range(1, head.epoch + 1))
-    assert sum(count for *_, count in told) == len(wanted.rows)
-    assert all(before[2] == after[1] for before, after in pairwise(told))
-    second = range(told[1][1]["log"]["0"], told[1][2]["log"]["0"])
+    assert [number for number, *_ in epochs] == list(range(1, head.epoch + 1))
+    assert sum(count for *_, count in epochs) == len(wanted.rows)
+    assert all(before[2] == after[1] for before, after in pairwise(epochs))
+    second = range(epochs[1][1]["log"]["0"], epochs[1][2]["log"]["0"])
     rows = sorted(published(place.sink, "data"), key=lambda row: row["_offset"])
     assert rows == [
         {"user": row["user"], "twice": row["price"] * 2, "_offset": wanted.places[stamp][0][1]}

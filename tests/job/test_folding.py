@@ -1,4 +1,4 @@
-"""Tasks that fold: what goes through classifier, shuffling and merging is what dictionaries say."""
+"""Tasks that fold: classifying, shuffling and merging give the same as dictionaries."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_as_dictionaries_say(given: list[list[list[Any]]], shards: int, tasks: i
         done = []
         for epoch in given:
             classified = [classify(work, parsed(work, some, at)) for at, some in enumerate(epoch)]
-            told = folded(work, [batch for _, batches in classified for batch in batches])
-            done.append(told)
-            # Every shard says something, and says how many events it got.
-            said = {s for each in told.values() for s in (*each.changed, *each.unchanged)}
-            assert said == set(range(shards))
-            counts = {s: n for each in told.values() for s, (_, n) in each.changed.items()}
+            results = folded(work, [batch for _, batches in classified for batch in batches])
+            done.append(results)
+            # Every shard reports a result, and how many events it got.
+            reported = {s for each in results.values() for s in (*each.changed, *each.unchanged)}
+            assert reported == set(range(shards))
+            counts = {s: n for each in results.values() for s, (_, n) in each.changed.items()}
             sent: dict[int, int] = {}
             for some in epoch:
                 for row in some:
@@ -159,19 +159,19 @@ def test_without_aggregates_events_are_counted(tmp_path: Path) -> None:
     assert state_of(work, table, folded(work, batches)) == {"a": {"events": 2}, "b": {"events": 1}}
 
 
-def test_without_a_key_nothing_goes_on(tmp_path: Path) -> None:
+def test_without_a_key_nothing_is_sent_on(tmp_path: Path) -> None:
     table = Table(stamp=(), key=None)
     work = work_of(tmp_path, table, deduplicates=False)
     classified, batches = classify(work, parsed(work, [{"price": 1}] * 3))
     assert (classified.applied, dict(classified.events), len(batches)) == (3, {}, 1)
 
 
-def test_a_node_without_a_shard_says_so(tmp_path: Path) -> None:
+def test_a_node_without_a_shard_reports_that(tmp_path: Path) -> None:
     work = work_of(tmp_path, TABLE, deduplicates=False, tasks=3)
     work = replace(work, targets=np.zeros(work.shards, np.int64))
     _, batches = classify(work, parsed(work, [{"user": "a"}]))
-    told = folded(work, batches)
-    assert [len(each.changed) + len(each.unchanged) for each in told.values()] == [4, 0, 0]
+    results = folded(work, batches)
+    assert [len(each.changed) + len(each.unchanged) for each in results.values()] == [4, 0, 0]
 
 
 class TestDescriptions:

@@ -1,4 +1,4 @@
-"""The gated job as a Spark query: what it reads, when it ends, who hears of it and overtakes it."""
+"""The gated job as a Spark query: what it reads, when it ends, its reports, and takeovers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def offsets(store: LockFileOffsetStore) -> Any:
 
 
 def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any) -> None:
-    """In epochs of their size; each is told of when it is published, to the offset store too."""
+    """In epochs of their size; each is reported when it is published, to the offset store too."""
     place = Place(tmp_path, partitions=1, max_events=100, offsets="offsets").begin()
     store = LockFileOffsetStore.create(str(tmp_path / "offsets"))
     place.append(0, traffic(1, "p", 0, 0, 300))
@@ -51,22 +51,22 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
         for each in (("committed", a), ("reported", b))
     ]
     # A second one, as an application of one's own begins it, reads what came meanwhile.
-    told = {
+    conf = {
         command.STREAM: "clicks",
         command.HOME: str(place.home),
         command.CONFIG: str(place.config),
     }
-    for name, value in {**told, command.AVAILABLE_NOW: "true"}.items():
+    for name, value in {**conf, command.AVAILABLE_NOW: "true"}.items():
         spark.conf.set(name, value)
     try:
         StreamJob.from_conf(spark).run(lambda fresh, _epoch: fresh.where("price >= 0"))
     finally:
-        for name in (*told, command.AVAILABLE_NOW):
+        for name in (*conf, command.AVAILABLE_NOW):
             spark.conf.unset(name)
     place.check()
 
 
-def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None:
+def test_it_runs_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None:
     """With partitions that are added meanwhile; asked to end, it finishes its epoch."""
     place = Place(tmp_path / "a [b] %20 é", partitions=1, max_events=50).begin()
     dead = place.home / "clicks" / "runs" / "20260101T000000Z-of-a-job-that-was-killed"
@@ -90,7 +90,7 @@ def test_it_goes_on_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None
     place.check()
 
 
-def test_what_it_fails_with_is_told_in_its_own_words(tmp_path: Path, spark: Any) -> None:
+def test_what_it_fails_with_is_reported_in_its_own_words(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path, on_reject="fail").begin()
     place.append(1, [event(0), {"user": "x"}])
     with pytest.raises(RecordsRejected, match="1 record cannot be applied: partition 1, offset 1"):
@@ -106,7 +106,7 @@ def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark:
     # There is nothing new to read.
     place.run(spark)
     assert offsets(store) == {"0": 25, "1": 0}
-    # Nor was somebody told that a rollback has taken it back.
+    # Nor was it reported that a rollback has reverted it.
     apply(place.stream, "rollback", to=0)
     starts = []
     place.job(spark).run(step=lambda _: starts.append(offsets(store)))
@@ -151,7 +151,7 @@ def test_a_store_that_fails_stops_nothing(
 class TestOvertaken:
     @pytest.mark.parametrize("at", ["planned", "ready"])
     def test_while_an_epoch_is_computed(self, tmp_path: Path, spark: Any, at: str) -> None:
-        """Its files are cleared away under it, but what it says is who took over."""
+        """Its files are cleared away under it, but its error names who took over."""
         place = Place(tmp_path).begin()
         place.append(0, [event(n) for n in range(30)])
 
@@ -192,7 +192,7 @@ class TestRefused:
         with pytest.raises(UsageError, match="shards of stream clicks was 4"):
             place.run(spark)
 
-    def test_a_log_that_was_made_anew(self, tmp_path: Path, spark: Any) -> None:
+    def test_a_log_that_was_replaced(self, tmp_path: Path, spark: Any) -> None:
         place = Place(tmp_path).begin()
         (tmp_path / "log").rename(tmp_path / "old")
         Log.create(str(tmp_path / "log"), partitions=2)

@@ -1,4 +1,4 @@
-"""While a query runs: it is stopped between epochs, and no order of events hides who overtook it.
+"""While a query runs: it is stopped between epochs, and no order of events hides who took over.
 
 The query is a stand-in for Spark's, so that what happens when is not left to chance.
 """
@@ -53,7 +53,7 @@ class Query:
         self.stopping.set()
         self._thread.join(10)
         assert not self._thread.is_alive(), "it waits for who waits for it"
-        # What a query fails with while it is stopped is nobody's business.
+        # What a query fails with while it is stopped does not matter.
         self.error = None
 
 
@@ -102,7 +102,7 @@ class Sealing:
         self.ends.append(end)
 
 
-def test_a_batch_is_committed_up_to_where_spark_says_it_ends(run: Run, checkpoint: Path) -> None:
+def test_a_batch_is_committed_up_to_where_spark_ends_it(run: Run, checkpoint: Path) -> None:
     committing = Sealing()
     job = Running(run, committing, threading.Event())
     batch: Any = job.batch(checkpoint)
@@ -184,7 +184,7 @@ def test_a_batch_that_is_refused_before_it_is_known_who_took_over(
         job.until_its_end(starting(lambda: batch(None, 0)))
 
 
-def test_what_it_fails_with_is_told_in_its_own_words(run: Run, checkpoint: Path) -> None:
+def test_what_it_fails_with_is_reported_in_its_own_words(run: Run, checkpoint: Path) -> None:
     def meanwhile() -> None:
         raise StorageFailed("the disk is full")
 
@@ -197,7 +197,7 @@ def test_what_it_fails_with_is_told_in_its_own_words(run: Run, checkpoint: Path)
 def test_a_look_that_fails_leaves_no_query_behind(
     run: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody would wait for it any more; the epoch it is in is finished first."""
+    """It is no longer waited for; the epoch it is in is finished first."""
     query: list[Query] = []
     committing = Sealing(lambda: time.sleep(0.5))
     job = Running(run, committing, threading.Event())
@@ -217,7 +217,7 @@ def test_a_look_that_fails_leaves_no_query_behind(
     assert len(committing.ends) == 1
 
 
-def test_what_is_wrong_with_spark_is_told_as_it_is(run: Run, stream: Stream) -> None:
+def test_what_is_wrong_with_spark_is_reported_unchanged(run: Run, stream: Stream) -> None:
     job = Running(run, Sealing(), threading.Event())
 
     def start() -> Any:
@@ -225,7 +225,7 @@ def test_what_is_wrong_with_spark_is_told_as_it_is(run: Run, stream: Stream) -> 
 
     with pytest.raises(QueryFailed, match="no such source"):
         job.until_its_end(start)
-    # Unless it comes from being overtaken before it began.
+    # Unless another run took over before it began.
     work(stream, 1, force=True)
     with pytest.raises(SplitBrainCommit):
         Running(as_run(stream, run.id, run.snapshot), Sealing(), threading.Event()).until_its_end(

@@ -1,4 +1,4 @@
-"""What epochs write: published with their snapshot, withdrawn with it, never lost in between."""
+"""What epochs write: published with their snapshot, unpublished with it, never lost in between."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class TestRollback:
         assert len(shown(Path(sink.uri))) == 4
 
     def test_of_what_a_killed_job_published(self, stream: Stream, sink: Sink) -> None:
-        """Nobody settled since it began: what it published is withdrawn all the same."""
+        """No job settled since it began: its output is unpublished all the same."""
         self.epochs(stream, sink, 1)
         sink.settle()
         snapshots = self.epochs(stream, sink, 3)
@@ -182,7 +182,7 @@ class TestRollback:
         assert shown(Path(sink.uri)) == before
 
     def test_before_an_epoch_is_published(self, stream: Stream, sink: Sink) -> None:
-        """It is not published by whoever committed it, and not lost either."""
+        """It is not published by the run that committed it, and not lost either."""
         snapshots = self.epochs(stream, sink, 1)
         with started(stream, sink) as run:
             late = commit(run, sink, DATA)
@@ -196,7 +196,7 @@ class TestRollback:
             check(stream, sink)
         assert len(shown(Path(sink.uri))) == 3
 
-    def test_when_nobody_knows_what_was_settled(self, stream: Stream, sink: Sink) -> None:
+    def test_when_it_is_not_known_what_was_settled(self, stream: Stream, sink: Sink) -> None:
         snapshots = self.epochs(stream, sink, 3)
         for damage in (Path.unlink, lambda path: path.write_bytes(b"garbage")):
             apply(stream, "rollback", to=snapshots[0].number)
@@ -333,16 +333,16 @@ class Hazards:
         gc.empty(self._stream, self._sink, grace=0.0)
 
     def damage(self) -> None:
-        """A snapshot is damaged, and given up by a repair.
+        """A snapshot is damaged, and discarded by a repair.
 
         Not that of the newest epoch: if it was not published either, two things went wrong at once.
         """
         head = self._stream.chain.head()
         newest = max(self._committed, default=-1)
-        sound = [
+        intact = [
             snapshot.number for snapshot in intact_snapshots(self._stream, head.floor, head.number)
         ]
-        chosen = [number for number in sound[2:] if number != newest]
+        chosen = [number for number in intact[2:] if number != newest]
         if not chosen:
             return
         place = self._stream.storage.local_path(key_of(self._chance.choice(chosen)))
@@ -352,7 +352,7 @@ class Hazards:
 
 
 class TestRepaired:
-    """A repair that gave snapshots up goes on with what is left, and so does the next start."""
+    """A repair that discarded snapshots continues with the rest, and so does the next start."""
 
     @pytest.mark.parametrize("what", ["snapshot", "list of files"])
     def test_of_an_epoch_in_the_middle(self, stream: Stream, sink: Sink, what: str) -> None:
@@ -371,7 +371,7 @@ class TestRepaired:
         for _ in range(2):
             with started(stream, sink):
                 assert shown(Path(sink.uri)) == before
-        # There and back, over the snapshot that is given up.
+        # There and back, over the snapshot that is discarded.
         apply(stream, "rollback", to=snapshots[0].number)
         with started(stream, sink):
             assert len(shown(Path(sink.uri))) == 2
@@ -379,7 +379,7 @@ class TestRepaired:
         with started(stream, sink):
             assert shown(Path(sink.uri)) == before
 
-    def test_an_output_that_is_not_given_up_is_missed(self, stream: Stream, sink: Sink) -> None:
+    def test_an_output_that_is_not_discarded_is_missed(self, stream: Stream, sink: Sink) -> None:
         with started(stream, sink) as run:
             snapshot = commit(run, sink, DATA)
         assert snapshot.output
@@ -421,7 +421,7 @@ class TestPrune:
 
 
 def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -> None:
-    """Taken back before it was published, and brought back before anything was started."""
+    """Rolled back before it was published, and restored before anything was started."""
     with started(stream, sink) as run:
         first = commit(run, sink, DATA)
         sink.publish(first)
@@ -436,7 +436,7 @@ def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -
     assert len(shown(Path(sink.uri))) == 3
 
 
-def test_a_run_that_was_overtaken_clears_nothing(stream: Stream, sink: Sink) -> None:
+def test_a_run_that_was_superseded_clears_nothing(stream: Stream, sink: Sink) -> None:
     with started(stream, sink) as first, StreamWriter(stream).claim(force=True) as second:
         mine = sink.attempts("a" * 32)
         with pytest.raises(SplitBrainCommit):
@@ -472,7 +472,7 @@ class TestWhoseItIs:
             open_sink(stream, str(root / "elsewhere"))
 
     def test_half_made(self, root: Path, stream: Stream) -> None:
-        """Whoever made it died before it was marked."""
+        """The process that made it died before it was marked."""
         place = root / "half"
         (place / "_sluicegate").mkdir(parents=True)
         (place / "_sluicegate" / ".sg-0123456789abcdef.tmp").write_text("x")
@@ -505,7 +505,7 @@ def test_lists_of_files_are_checked(stream: Stream) -> None:
 
 
 class TestKilledAtEveryCall:
-    """Whatever call a job dies at, the next start shows what the chain says, and all of it."""
+    """Whatever call a job dies at, the next start publishes what the chain has, and all of it."""
 
     def act(self, storage: LocalStorage) -> None:
         """A start after a rollback, an epoch that is published, one that is not."""

@@ -41,14 +41,14 @@ def test_a_batch_reads_just_what_it_may(counts: list[int], most: int, first: int
 
 
 @given(counts, st.integers(1, 12))
-def test_all_is_read_and_nobody_waits_for_ever(counts: list[int], most: int) -> None:
+def test_all_is_read_and_none_waits_for_ever(counts: list[int], most: int) -> None:
     begin, end = at([0] * len(counts)), at(counts)
     since = [0] * len(counts)
     while begin != end:
         after = admitted(begin, end, most)
         for n, (old, new) in enumerate(zip(begin, after, strict=True)):
             since[n] = since[n] + 1 if old.offset == new.offset < counts[n] else 0
-            # Whenever another drops out, the round may begin anew.
+            # Whenever another drops out, the round may begin again.
             assert since[n] <= len(counts) ** 2
         begin = after
 
@@ -69,7 +69,7 @@ class TestReader:
     def reader(self, log: Log, **options: str) -> LogStreamReader:
         return LogStreamReader({"path": log.uri, **options})
 
-    def test_begins_where_it_is_told(self, log: Log) -> None:
+    def test_begins_where_it_is_asked_to(self, log: Log) -> None:
         everything = {"events": {"0": 0, "1": 0}}
         assert self.reader(log).initialOffset() == everything
         given = json.dumps({"events": {"0": 7}})

@@ -1,4 +1,4 @@
-"""What tasks are told, without Spark: works on a stream and a directory of their own."""
+"""The input of tasks, without Spark: works on a stream and a directory of their own."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parsed(work: Work, rows: Iterable[Row], partition: int = 0, first: int = 0) 
 
 
 def classify(work: Work, *records: Records) -> tuple[Classified, list[pa.RecordBatch]]:
-    """What a task tells that judges these, and everything that it sends on."""
+    """The result of a task that classifies these, and everything that it sends on."""
     classifier = RecordClassifier(work)
     for each in records:
         classifier.add(each)
@@ -80,7 +80,7 @@ def classify(work: Work, *records: Records) -> tuple[Classified, list[pa.RecordB
 
 
 def rows_in(work: Work, classified: Classified, kind: str) -> list[Row]:
-    """The rows in the files that a task told of."""
+    """The rows in the files that a task reported."""
     found: list[Row] = []
     for file in classified.files.get(kind, ()):
         read = pq.read_table(f"{work.attempts}/{file.name}")
@@ -90,13 +90,13 @@ def rows_in(work: Work, classified: Classified, kind: str) -> list[Row]:
 
 
 def folded(work: Work, batches: list[pa.RecordBatch]) -> dict[int, Folded]:
-    """What the tasks that fold tell of these batches, each of which gets what is for it."""
-    told = {}
+    """The results of the folding tasks for these batches, each of which gets its own rows."""
+    results = {}
     for task in range(work.tasks):
         mine = [b.filter(pa.compute.equal(b.column("target"), task)) for b in batches]
         texts = fold_shards(work, task, mine)[RESULT].to_pylist()
-        told[task] = Folded.from_text(texts[-1])
-    return told
+        results[task] = Folded.from_text(texts[-1])
+    return results
 
 
 def state_of(work: Work, table: Table, *epochs: dict[int, Folded]) -> dict[str, Row]:

@@ -23,7 +23,7 @@ from sluicegate.stream.output import DATA, open_sink
 from sluicegate.stream.snapshot import MAX_DELTAS
 from tests.job import sinks
 from tests.ops.week import cared_for, temporary, terms
-from tests.stream.streams import NAME, apply, check, go_on, in_memory, made, opened
+from tests.stream.streams import NAME, apply, check, in_memory, made, opened, resume_job
 from tests.support.faults import Aftermath, Cut, _run_cut
 
 ALL = os.environ.get("SG_LAB") == "all"
@@ -107,7 +107,7 @@ def test_the_next_run_heals_an_interruption_at_any_call(scratch: Path) -> None:
             assert not has_errors(again.findings), again.findings
             assert all(step.outcome is not Outcome.FAILED for step in again.done)
             whole(cut.root)
-            go_on(opened(cut.root / "home"))
+            resume_job(opened(cut.root / "home"))
     assert ends == {(False, False), (True, False), (True, True)}, "cuts must lie on both sides"
 
 

@@ -15,7 +15,7 @@ from tests.producer.producers import ID
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """In memory where there is such a place: the labs say what survives, so fsyncs only cost."""
+    """In memory where there is such a place: the labs decide what survives, so fsyncs only cost."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
         yield Path(path)

@@ -35,7 +35,7 @@ def abandon(producer: IdempotentProducer) -> None:
 
 
 def lose_lock(root: Path) -> None:
-    """As on another host, or after somebody removed the file."""
+    """As on another host, or after the file was removed."""
     (root / LOCK).unlink()
 
 

@@ -96,7 +96,7 @@ class TestSending:
         ],
         ids=lambda wrong: repr(wrong)[:20],
     )
-    def test_what_is_no_record_is_refused_as_a_whole(
+    def test_what_is_no_record_is_refused_altogether(
         self, scratch: Path, log: Log, wrong: Any
     ) -> None:
         with opened(scratch) as producer:
@@ -145,7 +145,7 @@ class TestOwing:
             assert [r["n"] for r in records(log)] == list(range(2500))
             assert producer.next_sequence(0) == 2500
 
-    def test_told_what_the_log_holds_it_does_not_send_it_again(
+    def test_given_what_the_log_holds_it_does_not_send_it_again(
         self, scratch: Path, log: Log
     ) -> None:
         with IdempotentProducer.create(scratch / "producer", ID) as issued:
@@ -155,7 +155,7 @@ class TestOwing:
             assert producer.send(0, {}).sequence == 3
 
     @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-    def test_after_a_failure_it_stops_and_the_next_opening_goes_on(
+    def test_after_a_failure_it_stops_and_the_next_opening_continues(
         self, scratch: Path, log: Log, code: int
     ) -> None:
         number = stopped = 0

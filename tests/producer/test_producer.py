@@ -125,7 +125,7 @@ class TestIssue:
             assert producer.issue(1, b"e") == stamp(0, 1), "nothing of the refused call happened"
             assert sent(producer)[stamp(MAX_SEQUENCE)] == b"b"
 
-    def test_a_closed_one_says_so(self, home: Path) -> None:
+    def test_a_closed_one_is_refused(self, home: Path) -> None:
         producer = IdempotentProducer.open(home)
         producer.close()
         for work in (
@@ -317,7 +317,7 @@ class TestReplay:
 
 
 class TestReconcile:
-    def test_the_highest_says_nothing_of_those_below(self, home: Path) -> None:
+    def test_the_highest_shows_nothing_of_those_below(self, home: Path) -> None:
         with IdempotentProducer.open(home) as producer:
             issued = producer.issue_many([(0, b"a"), (0, b"b"), (0, b"c"), (1, b"d")])
             assert producer.reconcile({0: 1}) == 1

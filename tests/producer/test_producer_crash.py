@@ -1,4 +1,4 @@
-"""Producers: killed or failing at any call, nothing that was told is lost or changed."""
+"""Producers: killed or failing at any call, nothing that was acknowledged is lost or changed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.support.faults import Aftermath, Disk, Killed, cut_points
 
 
 @dataclass
-class Told:
-    """What callers were told, and what they asked for: what must be true after any crash."""
+class Expected:
+    """Results and requests of the callers: what must be true after any crash."""
 
     issued: dict[Stamp, bytes] = field(default_factory=dict)
     tried: set[bytes] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Told:
         producer.acknowledge(stamps)
 
     def check(self, producer: IdempotentProducer) -> None:
-        """Nothing that was told is lost or changed; nothing new collides with it."""
+        """Nothing that was returned is lost or changed; nothing new collides with it."""
         found = sent(producer)
         for each, payload in found.items():
             assert self.issued.get(each, payload) == payload
@@ -61,84 +61,88 @@ class Told:
             assert producer.was_issued(fresh)
 
 
-Act = Callable[[Told, IdempotentProducer], object]
+Act = Callable[[Expected, IdempotentProducer], object]
 
 
-def issue_some(told: Told, producer: IdempotentProducer) -> None:
+def issue_some(expected: Expected, producer: IdempotentProducer) -> None:
     for number in range(5):
-        told.issue(producer, (0, b"%d" % number * 60))
-    told.issue(producer, (0, b"many"), (1, b"many"), (0, b"more"))
+        expected.issue(producer, (0, b"%d" % number * 60))
+    expected.issue(producer, (0, b"many"), (1, b"many"), (0, b"more"))
 
 
-def issue_two(told: Told, producer: IdempotentProducer) -> None:
-    told.issue(producer, (0, b"a"))
-    told.issue(producer, (0, b"b"))
+def issue_two(expected: Expected, producer: IdempotentProducer) -> None:
+    expected.issue(producer, (0, b"a"))
+    expected.issue(producer, (0, b"b"))
 
 
-def acknowledge_all(told: Told, producer: IdempotentProducer) -> None:
-    told.acknowledge(producer, *range(7))
-    told.issue(producer, (0, b"a"))
+def acknowledge_all(expected: Expected, producer: IdempotentProducer) -> None:
+    expected.acknowledge(producer, *range(7))
+    expected.issue(producer, (0, b"a"))
 
 
-def reconcile(told: Told, producer: IdempotentProducer) -> None:
-    told.acknowledged |= set(map(stamp, range(4)))
+def reconcile(expected: Expected, producer: IdempotentProducer) -> None:
+    expected.acknowledged |= set(map(stamp, range(4)))
     producer.reconcile({0: range(4)})
 
 
 ACTS: dict[str, tuple[list[Act], Act]] = {
-    "open": ([issue_some], lambda told, producer: None),
-    "the first issue": ([], lambda told, producer: told.issue(producer, (0, b"a"))),
+    "open": ([issue_some], lambda expected, producer: None),
+    "the first issue": ([], lambda expected, producer: expected.issue(producer, (0, b"a"))),
     "issue": ([issue_some], issue_two),
     "issue into new segments and ranges": ([], issue_some),
     "issue_many": (
         [issue_some],
-        lambda told, producer: told.issue(producer, *((n % 2, b"%d" % n * 9) for n in range(20))),
+        lambda expected, producer: expected.issue(
+            producer, *((n % 2, b"%d" % n * 9) for n in range(20))
+        ),
     ),
     "acknowledge": (
         [issue_some],
-        lambda told, producer: told.acknowledge(producer, 0, 1, 2),
+        lambda expected, producer: expected.acknowledge(producer, 0, 1, 2),
     ),
     "acknowledge all, and issue": ([issue_some], acknowledge_all),
     "reconcile": ([issue_some], reconcile),
 }
 
 
-def made(path: Path, steps: list[Act]) -> tuple[Path, Told]:
+def made(path: Path, steps: list[Act]) -> tuple[Path, Expected]:
     """A producer on which the steps were done; every run starts from a copy of it."""
-    told = Told()
+    expected = Expected()
     with IdempotentProducer.create(path, ID, SMALL) as producer:
         for step in steps:
-            step(told, producer)
-    return path, told
+            step(expected, producer)
+    return path, expected
 
 
 @pytest.mark.parametrize("name", ACTS)
 def test_crash_lab(scratch: Path, name: str) -> None:
     steps, act = ACTS[name]
     template, before = made(scratch / "template", steps)
-    told = before
+    expected = before
 
     def prepare(storage: LocalStorage) -> None:
-        nonlocal told
-        told = deepcopy(before)
+        nonlocal expected
+        expected = deepcopy(before)
         shutil.copytree(template, storage.uri, dirs_exist_ok=True)
 
     def cut_act(storage: LocalStorage) -> None:
         calls = storage._calls
         with IdempotentProducer.open(storage.uri, SMALL, calls=calls) as producer:
-            act(told, producer)
+            act(expected, producer)
 
     count, left = 0, False
     for cut in cut_points(scratch, prepare, cut_act):
         try:
-            highest = max((each.sequence for each in told.issued if not each.partition), default=-1)
-            told.behind = highest + 1
+            highest = max(
+                (each.sequence for each in expected.issued if not each.partition), default=-1
+            )
+            expected.behind = highest + 1
             left |= bool(list(cut.root.glob(".sg-*")))
             with IdempotentProducer.open(cut.root, SMALL) as producer:
                 assert not list(cut.root.glob(".sg-*")), "what the dead left is cleared away"
                 if name == "reconcile" and cut.acknowledged:
-                    assert not told.acknowledged & sent(producer).keys()
-                told.check(producer)
+                    assert not expected.acknowledged & sent(producer).keys()
+                expected.check(producer)
         except Exception as e:
             e.add_note(str(cut))
             raise
@@ -168,11 +172,11 @@ def test_a_cut_creation_can_be_repeated(scratch: Path) -> None:
 def test_a_crash_while_recovering_from_a_crash(scratch: Path) -> None:
     """What an opening builds on may not have reached the disk when its writer died."""
     template, before = made(scratch / "template", [issue_some])
-    told = before
+    expected = before
 
     def prepare(storage: LocalStorage) -> None:
-        nonlocal told
-        told = deepcopy(before)
+        nonlocal expected
+        expected = deepcopy(before)
         shutil.copytree(template, storage.uri, dirs_exist_ok=True)
 
     def twice(storage: LocalStorage) -> None:
@@ -186,21 +190,21 @@ def test_a_crash_while_recovering_from_a_crash(scratch: Path) -> None:
         process = disk.process(die_before_the_fsync)
         producer = IdempotentProducer.open(storage.uri, Options(reserve=100), calls=process)
         # Into a range that lasts, so that the next fsync is that of the outbox.
-        told.issue(producer, *[(0, b"a")] * 5)
+        expected.issue(producer, *[(0, b"a")] * 5)
         armed = True
         with pytest.raises(Killed):
-            told.issue(producer, (0, b"b"))
+            expected.issue(producer, (0, b"b"))
         abandon(producer)
         with IdempotentProducer.open(storage.uri, SMALL, calls=storage._calls) as producer:
             found = sent(producer)
             assert b"b" in found.values()
-            told.issued |= found
-            told.issue(producer, (0, b"c"))
+            expected.issued |= found
+            expected.issue(producer, (0, b"c"))
 
     for cut in cut_points(scratch, prepare, twice, (Aftermath.POWER_LOSS, Aftermath.TORN)):
         try:
             with IdempotentProducer.open(cut.root, SMALL) as producer:
-                told.check(producer)
+                expected.check(producer)
         except Exception as e:
             e.add_note(str(cut))
             raise
@@ -208,7 +212,7 @@ def test_a_crash_while_recovering_from_a_crash(scratch: Path) -> None:
 
 @pytest.mark.parametrize("name", ACTS)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
-def test_a_call_that_fails_is_told_and_tried_again(scratch: Path, name: str, code: int) -> None:
+def test_a_call_that_fails_is_reported_and_tried_again(scratch: Path, name: str, code: int) -> None:
     """A full disk or a refused permission at each call: no traceback, no loss, no collision."""
     template, before = made(scratch / "template", ACTS[name][0])
     number, failed, armed = 0, True, True
@@ -220,7 +224,7 @@ def test_a_call_that_fails_is_told_and_tried_again(scratch: Path, name: str, cod
             raise OSError(code, os.strerror(code))
 
     while failed:
-        failed, armed, told = False, True, deepcopy(before)
+        failed, armed, expected = False, True, deepcopy(before)
         root = scratch / str(number)
         shutil.copytree(template, root)
         process = Disk(root).process(fail)
@@ -229,16 +233,16 @@ def test_a_call_that_fails_is_told_and_tried_again(scratch: Path, name: str, cod
         except StorageFailed:
             producer = IdempotentProducer.open(root, SMALL, calls=process)
         try:
-            ACTS[name][1](told, producer)
+            ACTS[name][1](expected, producer)
         except StorageFailed as e:
             assert str(root) in e.message
-            told.issue(producer, (0, b"again"), (1, b"again"))
+            expected.issue(producer, (0, b"again"), (1, b"again"))
         armed = False
-        assert told.issued.keys() - told.acknowledged <= sent(producer).keys()
+        assert expected.issued.keys() - expected.acknowledged <= sent(producer).keys()
         producer.close() if number % 2 else abandon(producer)
-        told.behind = producer.next_sequence(0)
+        expected.behind = producer.next_sequence(0)
         with IdempotentProducer.open(root, SMALL) as producer:
-            told.check(producer)
+            expected.check(producer)
         shutil.rmtree(root)
         number += 1
     assert number > 20

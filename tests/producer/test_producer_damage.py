@@ -1,4 +1,4 @@
-"""Producers: what is damaged is told or cut off, never guessed."""
+"""Producers: damage is reported or cut off, never guessed."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.producer.producers import ID, SMALL, abandon, segments, sent, stamp
 
 class TestDamage:
     @pytest.fixture
-    def told(self, home: Path) -> dict[Stamp, bytes]:
+    def issued(self, home: Path) -> dict[Stamp, bytes]:
         """Messages in two segments that are full and in one that was growing; not closed."""
         producer = IdempotentProducer.open(home, SMALL)
-        told = {producer.issue(0, b"%d" % n * 25): b"%d" % n * 25 for n in range(5)}
+        issued = {producer.issue(0, b"%d" % n * 25): b"%d" % n * 25 for n in range(5)}
         abandon(producer)
         assert len(segments(home)) == 3
-        return told
+        return issued
 
-    def test_a_damaged_state_is_told(self, home: Path, told: dict[Stamp, bytes]) -> None:
+    def test_a_damaged_state_is_reported(self, home: Path, issued: dict[Stamp, bytes]) -> None:
         (path,) = home.glob("*.state")
         intact = path.read_bytes()
         chance = random.Random(3)
@@ -54,7 +54,7 @@ class TestDamage:
             IdempotentProducer.create(home, ID)
         path.write_bytes(intact)
         with IdempotentProducer.open(home) as producer:
-            assert sent(producer) == told, "nothing was changed by refusing"
+            assert sent(producer) == issued, "nothing was changed by refusing"
 
     def test_the_marker_too(self, home: Path) -> None:
         (home / MARKER.name).write_bytes(b"x")
@@ -65,8 +65,8 @@ class TestDamage:
             with pytest.raises(Corrupt):
                 refused(home)
 
-    def test_any_flip_in_any_segment_is_told_or_cut(
-        self, home: Path, told: dict[Stamp, bytes]
+    def test_any_flip_in_any_segment_is_reported_or_cut(
+        self, home: Path, issued: dict[Stamp, bytes]
     ) -> None:
         """Damage to what a state calls durable is refused; behind that it is like a torn end."""
         refused = cut = 0
@@ -86,21 +86,21 @@ class TestDamage:
                     refused += 1
                 else:
                     assert number == 2, "full segments have a known length"
-                    self.check_cut(producer, told)
+                    self.check_cut(producer, issued)
                     cut += 1
                 shutil.rmtree(copy)
         assert refused > 120
         assert cut > 20
 
-    def check_cut(self, producer: IdempotentProducer, told: dict[Stamp, bytes]) -> None:
+    def check_cut(self, producer: IdempotentProducer, issued: dict[Stamp, bytes]) -> None:
         with producer:
             assert producer.found.cut > 0
-            assert sent(producer).items() <= told.items()
-            assert producer.issue(0, b"new") not in told, "what was told is not given again"
+            assert sent(producer).items() <= issued.items()
+            assert producer.issue(0, b"new") not in issued, "issued stamps are not used again"
 
     @pytest.mark.parametrize("end", [b"\x89", b"\x89SOB", b"half a header", b"whole header", b""])
     def test_a_torn_end_is_cut_and_leaves_no_gap(
-        self, home: Path, told: dict[Stamp, bytes], end: bytes
+        self, home: Path, issued: dict[Stamp, bytes], end: bytes
     ) -> None:
         last = segments(home)[-1]
         epoch = int(last.name[:20])
@@ -110,7 +110,7 @@ class TestDamage:
             stream.write(torn)
         for _ in range(2):
             producer = IdempotentProducer.open(home)
-            assert sent(producer) == told
+            assert sent(producer) == issued
             assert (producer.found.cut, producer.found.doubtful) == (len(torn), False)
             torn = b""
             assert not producer.was_issued(stamp(5))
@@ -120,19 +120,19 @@ class TestDamage:
 
     @pytest.mark.parametrize("end", [b"garbage", bytes(4096), b"\x89SOB" * 20])
     def test_an_end_that_may_be_damage_costs_its_range(
-        self, home: Path, told: dict[Stamp, bytes], end: bytes
+        self, home: Path, issued: dict[Stamp, bytes], end: bytes
     ) -> None:
         with segments(home)[-1].open("ab") as stream:
             stream.write(end)
         with IdempotentProducer.open(home) as producer:
             assert (producer.found.cut, producer.found.doubtful) == (len(end), True)
-            assert sent(producer) == told
+            assert sent(producer) == issued
             assert producer.issue(0, b"a").sequence == 8, "reserved up to there"
             assert not producer.was_issued(stamp(6))
             producer.reconcile({0: [6]})
             assert producer.was_issued(stamp(6))
 
-    def test_payloads_that_look_like_groups_mislead_nobody(self, home: Path) -> None:
+    def test_payloads_that_look_like_groups_are_not_mistaken(self, home: Path) -> None:
         with IdempotentProducer.open(home) as producer:
             producer.issue(0, b"first")
             path = segments(home)[-1]
@@ -146,37 +146,37 @@ class TestDamage:
 
     @pytest.mark.parametrize("number", range(3))
     def test_salvage_keeps_what_can_be_read(
-        self, home: Path, told: dict[Stamp, bytes], number: int
+        self, home: Path, issued: dict[Stamp, bytes], number: int
     ) -> None:
         path = segments(home)[number]
         damaged = bytearray(path.read_bytes())
         damaged[damaged.index(b"%d" % (number * 2) * 25)] ^= 1
         if number == 2:
             damaged += encode_group([(0, 9, b"behind")], int(path.name[:20]), len(damaged))
-            told[stamp(9)] = b"behind"
+            issued[stamp(9)] = b"behind"
         path.write_bytes(damaged)
         with pytest.raises(OutboxDamaged, match="damaged before its end") as caught:
             IdempotentProducer.open(home)
         assert "salvage=True" in caught.value.hint
         producer = IdempotentProducer.open(home, Options(salvage=True))
-        del told[stamp(number * 2)]
-        assert sent(producer) == told
+        del issued[stamp(number * 2)]
+        assert sent(producer) == issued
         assert producer.found.damaged == [str(path)]
         assert path.with_name(path.name + ".damaged").read_bytes() == damaged
         abandon(producer)
         with IdempotentProducer.open(home) as producer:
-            assert sent(producer) == told
-            assert producer.issue(0, b"new") not in told
+            assert sent(producer) == issued
+            assert producer.issue(0, b"new") not in issued
 
-    def test_a_missing_segment_is_told(self, home: Path, told: dict[Stamp, bytes]) -> None:
+    def test_a_missing_segment_is_reported(self, home: Path, issued: dict[Stamp, bytes]) -> None:
         segments(home)[1].unlink()
         with pytest.raises(OutboxDamaged, match="is missing"):
             IdempotentProducer.open(home)
         with IdempotentProducer.open(home, Options(salvage=True)) as producer:
             assert set(sent(producer)) == {stamp(0), stamp(1), stamp(4)}
 
-    def test_a_segment_that_rots_while_open_is_told(
-        self, home: Path, told: dict[Stamp, bytes]
+    def test_a_segment_that_rots_while_open_is_reported(
+        self, home: Path, issued: dict[Stamp, bytes]
     ) -> None:
         with IdempotentProducer.open(home) as producer:
             path = segments(home)[0]

@@ -21,7 +21,7 @@ from tests.support.faults import Disk
 
 
 class TestFence:
-    """An instance whose lock was lost must find out before it tells anybody of a stamp."""
+    """An instance whose lock was lost must find out before it hands out a stamp."""
 
     WORK: ClassVar[dict[str, Callable[[IdempotentProducer], object]]] = {
         "issue": lambda producer: producer.issue(0, b"zombie"),
@@ -50,18 +50,18 @@ class TestFence:
         assert issubclass(ProducerFenced, Fenced)
 
     @pytest.mark.parametrize("work", WORK)
-    def test_whenever_it_is_overtaken(self, scratch: Path, work: str) -> None:
+    def test_whenever_it_is_superseded(self, scratch: Path, work: str) -> None:
         """At each call of the zombie's work another instance is opened and issues."""
         outcomes: set[bool] = set()
         number, done = 0, False
         while not done:
             root = scratch / str(number)
-            done = self.overtake(root, work, number, outcomes)
+            done = self.take_over(root, work, number, outcomes)
             number += 1
         assert number > 2
         assert outcomes == {True, False}, "some must be fenced and some come before"
 
-    def overtake(
+    def take_over(
         self,
         root: Path,
         name: str,
@@ -70,7 +70,7 @@ class TestFence:
     ) -> bool:
         """One run, in which the other comes before call `number`; True if there are fewer."""
         IdempotentProducer.create(root, ID).close()
-        told: dict[Stamp, bytes] = {}
+        known: dict[Stamp, bytes] = {}
         newer: list[IdempotentProducer] = []
         armed = False
 
@@ -80,12 +80,12 @@ class TestFence:
                 armed = False
                 lose_lock(root)
                 newer.append(IdempotentProducer.open(root, SMALL))
-                told.update({newer[0].issue(0, b"newer"): b"newer"})
+                known.update({newer[0].issue(0, b"newer"): b"newer"})
 
         process = Disk(root).process(come_between)
         zombie = IdempotentProducer.open(root, SMALL, calls=process)
         # In two segments, so that acknowledging deletes one; the second has room for more.
-        told |= {zombie.issue(0, b"s" * size): b"s" for size in (200, 1)}
+        known |= {zombie.issue(0, b"s" * size): b"s" for size in (200, 1)}
         first, armed = len(process.made), True
         try:
             answer = self.WORK[name](zombie)
@@ -95,20 +95,20 @@ class TestFence:
             outcomes.add(False)
             issued = answer if isinstance(answer, list) else [answer]
             zombies = [each for each in issued if isinstance(each, Stamp)]
-            assert not told.keys() & set(zombies), "two messages under one stamp"
-            told |= dict.fromkeys(zombies, b"z")
+            assert not known.keys() & set(zombies), "two messages under one stamp"
+            known |= dict.fromkeys(zombies, b"z")
         fewer, armed = armed, False
         zombie.close()
         for other in newer:
-            assert other.issue(0, b"more") not in told
+            assert other.issue(0, b"more") not in known
             abandon(other)
         with IdempotentProducer.open(root) as last:
             found = sent(last)
-            for each, payload in told.items():
+            for each, payload in known.items():
                 assert each not in found or found[each].startswith(payload[:1])
-            assert last.issue(0, b"last") not in told.keys() | found.keys()
+            assert last.issue(0, b"last") not in known.keys() | found.keys()
             acknowledged = [stamp(0), stamp(1)] if name == "acknowledge" else []
-            assert found.keys() >= told.keys() - set(acknowledged)
+            assert found.keys() >= known.keys() - set(acknowledged)
         shutil.rmtree(root)
         return fewer
 
@@ -118,27 +118,27 @@ class TestFence:
         while not late:
             root = scratch / str(number)
             zombie = IdempotentProducer.create(root, ID, SMALL)
-            told = {zombie.issue(0, b"a"): b"a"}
+            known = {zombie.issue(0, b"a"): b"a"}
 
             def wake_up(at: int, _call: str) -> None:
                 if at == number:  # noqa: B023
                     try:
-                        told[zombie.issue(0, b"zombie")] = b"zombie"  # noqa: B023
+                        known[zombie.issue(0, b"zombie")] = b"zombie"  # noqa: B023
                     except ProducerFenced:
-                        told[stamp(0, 9)] = b"fenced"  # noqa: B023
+                        known[stamp(0, 9)] = b"fenced"  # noqa: B023
 
             lose_lock(root)
             process = Disk(root).process(wake_up)
             newer = IdempotentProducer.open(root, SMALL, calls=process)
             late = len(process.made) <= number
             issued = newer.issue(0, b"newer")
-            assert issued not in told
-            told.pop(stamp(0, 9), None)
-            assert sent(newer).items() >= told.items()
+            assert issued not in known
+            known.pop(stamp(0, 9), None)
+            assert sent(newer).items() >= known.items()
             newer.close()
             zombie.close()
             with IdempotentProducer.open(root) as last:
-                assert sent(last) == told | {issued: b"newer"}
+                assert sent(last) == known | {issued: b"newer"}
             number += 1
         assert number > 10
 

@@ -115,7 +115,7 @@ class ProducerMachine(RuleBasedStateMachine):
             self.next[partition] = max(self.next[partition], chosen.sequence + 1)
 
         if self.ending and chosen in self.gaps:
-            # Whether this happened cannot be seen by where the partition stands.
+            # Whether this happened cannot be seen from the position of the partition.
             self.ending = None
         self.do(lambda: self.producer.reissue(chosen), happen)
 
@@ -132,8 +132,8 @@ class ProducerMachine(RuleBasedStateMachine):
             self.gaps -= there
             self.next[partition] = max(self.next[partition], highest + 1)
 
-        told = {partition: held if whole else highest}
-        self.do(lambda: self.producer.reconcile(told), happen)
+        in_log = {partition: held if whole else highest}
+        self.do(lambda: self.producer.reconcile(in_log), happen)
 
     @rule(clean=st.booleans())
     def reopen(self, clean: bool) -> None:
@@ -149,7 +149,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.crash(aftermath, seed)
 
     @rule()
-    def overtake(self) -> None:
+    def take_over(self) -> None:
         self.zombies.append(self.producer)
         lose_lock(self.root)
         self.start()

@@ -15,14 +15,14 @@ from sluicegate.sources.log.writer import LogWriter
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """In memory where there is such a place: the labs say what survives, so fsyncs only cost."""
+    """In memory where there is such a place: the labs decide what survives, so fsyncs only cost."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
         yield Path(path)
 
 
 def lines(first: int, count: int) -> list[bytes]:
-    """Records that tell their number, of different lengths."""
+    """Records with their number, of different lengths."""
     return [b'{"n":%d%s}' % (n, b" " * (n * 7 % 23)) for n in range(first, first + count)]
 
 
@@ -36,7 +36,7 @@ def filled(root: Path, count: int, *, batch: int = 10, segment_bytes: int = 400)
 
 
 def held(log: Log, partition: int = 0, max_bytes: int = 64) -> list[bytes]:
-    """Every record of a partition; the pieces tell what they hold and follow each other."""
+    """Every record of a partition; the pieces follow each other."""
     start = log.bases(partition)[0]
     return read(log, start, log.end(partition), partition, max_bytes)
 

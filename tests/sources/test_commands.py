@@ -85,10 +85,10 @@ class TestInit:
     def test_offsets_that_the_log_does_not_hold(self, sg: Sg, log: Log, tmp_path: Path) -> None:
         log.trim(0, 10)
         wrong = {'{"clicks":{"0":9}}': "holds 10 to 30", '{"clicks":{"2":0}}': "has no clicks[2]"}
-        for text, told in wrong.items():
+        for text, problem in wrong.items():
             (tmp_path / "start.json").write_text(text)
             refused = sg("init", "--stream", "clicks", "--offsets", "start.json", "--yes")
-            assert (refused.returncode, told in refused.stderr) == (10, True)
+            assert (refused.returncode, problem in refused.stderr) == (10, True)
         both = sg("init", "--stream", "clicks", "--offsets", "start.json", "--from", "latest", "-n")
         assert (both.returncode, "exclude each other" in both.stderr) == (2, True)
         assert not (tmp_path / ".sluicegate" / "clicks").exists()
@@ -195,7 +195,7 @@ class TestReset:
             (("--shift-by", "-100", "--clamp"), [10, 0]),
         ],
     )
-    def test_the_log_says_where_its_ends_are(
+    def test_the_log_shows_where_its_ends_are(
         self, sg: Sg, log: Log, scenario: tuple[str, ...], positions: list[int]
     ) -> None:
         begun(log, 15, 15)
@@ -225,7 +225,7 @@ class TestReset:
 
 
 class TestTargets:
-    def test_a_log_is_told_for_what_it_is(self, sg: Sg, log: Log, tmp_path: Path) -> None:
+    def test_a_log_is_recognised(self, sg: Sg, log: Log, tmp_path: Path) -> None:
         refused = sg("status", "./log")
         assert refused.returncode == 14
         assert "an embedded log, the source of streams" in refused.stderr

@@ -1,4 +1,4 @@
-"""Reading a log: exactly what was asked for, or an error that says why not."""
+"""Reading a log: exactly what was asked for, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class TestReading:
 
 
 class TestTrimming:
-    def test_whole_segments_go_and_the_newest_stays(self, root: Path) -> None:
+    def test_full_segments_go_and_the_newest_stays(self, root: Path) -> None:
         log = filled(root, 60)
         bases = log.bases(0)
         assert log.trim(0, bases[2] - 1) == bases[1]
@@ -236,7 +236,7 @@ class TestTrimming:
 
 class TestDurability:
     class Counting(LocalStorage):
-        """Storage that tells what was fsynced."""
+        """Storage that records what was fsynced."""
 
         def __init__(self, root: Path) -> None:
             super().__init__(root)
@@ -279,7 +279,7 @@ class TestDamage:
         assert "restore" in refused.value.hint
 
     @pytest.mark.parametrize("fields", [{}, {"topic": "a"}, {"topic": "a", "partitions": 0}])
-    def test_a_marker_that_says_too_little(self, root: Path, fields: dict[str, object]) -> None:
+    def test_a_marker_that_lacks_fields(self, root: Path, fields: dict[str, object]) -> None:
         MARKER.create(LocalStorage.create(root), more=fields)
         with pytest.raises(LogDamaged, match="lacks"):
             Log.open(str(root))
@@ -384,7 +384,7 @@ class TestDamage:
         finally:
             (root / "partition-0").chmod(0o755)
 
-    def test_other_files_are_nobodys_business(self, root: Path) -> None:
+    def test_other_files_are_ignored(self, root: Path) -> None:
         log = filled(root, 20)
         for name in ("notes", "partition-x", "partition-01", "partition-0/.sg-1.tmp"):
             (root / name).touch()

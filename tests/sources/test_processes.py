@@ -24,14 +24,14 @@ KILLS = 60 if os.environ.get("SG_LAB") == "all" else 8
 WRITER = """
 import sys
 from sluicegate.sources.log.writer import LogWriter
-root, told = sys.argv[1], open(sys.argv[2], "a")
+root, reported = sys.argv[1], open(sys.argv[2], "a")
 while True:
     with LogWriter(root, segment_bytes=20_000, timeout=30) as writer:
         for count in (1, 7, 30):
             end = writer.end
             numbers = range(end, end + count)
             writer.append([b'{"n":%d,"pad":"%s"}' % (n, b"x" * (n % 97)) for n in numbers])
-            print(end + count, file=told, flush=True)
+            print(end + count, file=reported, flush=True)
 """
 READER = """
 import sys
@@ -79,17 +79,17 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
 def wait_for(log: Log, end: int) -> None:
     deadline = time.monotonic() + 60
     while log.end(0) < end:
-        assert time.monotonic() < deadline, f"nobody writes; {log.end(0)} of {end}"
+        assert time.monotonic() < deadline, f"no process writes; {log.end(0)} of {end}"
         time.sleep(0.001)
 
 
 def test_a_reader_beside_writers_that_are_killed(root: Path) -> None:
     """It sees whole records only, in order, and everything that was acknowledged is among them."""
     chance = random.Random(7)
-    told = root.parent / "told"
+    reported = root.parent / "reported"
     log = Log.open(str(root))
     reader = start(READER, root)
-    writers = [start(WRITER, root, told) for _ in range(2)]
+    writers = [start(WRITER, root, reported) for _ in range(2)]
     try:
         for _ in range(KILLS):
             wait_for(log, log.end(0) + 100)
@@ -98,7 +98,7 @@ def test_a_reader_beside_writers_that_are_killed(root: Path) -> None:
             assert doomed.poll() is None, doomed.communicate()[1]
             doomed.kill()
             doomed.communicate()
-            writers.append(start(WRITER, root, told))
+            writers.append(start(WRITER, root, reported))
         wait_for(log, log.end(0) + 100)
         time.sleep(0.1)
         assert reader.poll() is None, reader.communicate()[1]
@@ -110,11 +110,11 @@ def test_a_reader_beside_writers_that_are_killed(root: Path) -> None:
         process.communicate()
     assert len(seen) > 2
     assert seen == sorted(seen)
-    acknowledged = [int(line) for line in told.read_text().split()]
+    acknowledged = [int(line) for line in reported.read_text().split()]
     assert max(acknowledged) <= log.end(0)
     assert max(seen) <= log.end(0)
     assert len(log.bases(0)) > 2
-    assert len(acknowledged) == len(set(acknowledged)), "nobody got the same offsets"
+    assert len(acknowledged) == len(set(acknowledged)), "no two got the same offsets"
     assert [json.loads(line)["n"] for line in held(log)] == list(range(log.end(0)))
 
 

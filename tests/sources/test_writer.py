@@ -43,7 +43,7 @@ def segments(root: Path) -> list[Path]:
 
 
 class TestAppending:
-    def test_offsets_go_on(self, root: Path) -> None:
+    def test_offsets_continue(self, root: Path) -> None:
         with LogWriter(str(root)) as writer:
             assert writer.append(lines(0, 5)) == 5
             assert writer.append([]) == writer.end == 5
@@ -68,7 +68,7 @@ class TestAppending:
     @pytest.mark.parametrize(
         "wrong", [[b"a\nb"], [b"\n"], [b"a", b""], [b"x" * MAX_RECORD], [b"a", b"b\n"]]
     )
-    def test_what_is_no_record_is_refused_as_a_whole(self, root: Path, wrong: list[bytes]) -> None:
+    def test_what_is_no_record_is_refused_altogether(self, root: Path, wrong: list[bytes]) -> None:
         with LogWriter(str(root)) as writer:
             with pytest.raises(UsageError):
                 writer.append([b"first", *wrong])
@@ -87,7 +87,7 @@ class TestAppending:
                 assert writer.append([b"after"]) == 6
             assert path.read_bytes() == whole + b"after\n"
 
-    def test_whole_records_of_a_dead_writer_stay(self, root: Path) -> None:
+    def test_complete_records_of_a_dead_writer_stay(self, root: Path) -> None:
         filled(root, 5)
         with segments(root)[0].open("ab") as stream:
             stream.write(b"unacknowledged\nhalf")
@@ -235,7 +235,7 @@ Act = Callable[[LocalStorage], None]
 def test_killed_at_every_call(
     scratch: Path, before: Act, act: Act, check: Callable[[str, bool], None]
 ) -> None:
-    """Whatever was not fsynced is gone, or a part of it: the log is whole and goes on."""
+    """Records that were not fsynced are lost, or some of them: the log is intact and continues."""
     cuts = 0
     for cut in cut_points(scratch, before, act):
         forget()
@@ -254,7 +254,7 @@ def test_killed_at_every_call(
 def test_what_a_dead_writer_did_not_fsync_is_built_on_only_when_it_is_durable(
     scratch: Path, call: str, opens: bool
 ) -> None:
-    """A writer dies before an fsync, another appends behind it and is told that this is durable.
+    """A writer dies before an fsync, another appends behind it and gets an acknowledgement.
 
     The other one opens the log only then, or had it open and gets its turn.
     """

@@ -2,8 +2,8 @@
 
 The source is endless: partition `p` holds an event at every offset. The state counts, for each key,
 the events and the sum of their offsets, so that an event which was lost or counted twice shows
-whichever it was. The counters say up to which offset of each partition events were counted, which
-also lets the job drop what it reads again after a reset.
+whichever it was. The counters record up to which offset of each partition events were counted,
+which also lets the job drop what it reads again after a reset.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class NothingToDo(Exception):
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A directory, in memory where there is such a place: labs say what survives by themselves."""
+    """A directory, in memory where there is such a place: labs decide what survives."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
         yield Path(path)
@@ -189,7 +189,7 @@ def counted_of(snapshot: Snapshot) -> dict[int, int]:
 
 
 def state_at(stream: Stream, snapshot: Snapshot) -> State:
-    """What the blobs of a snapshot say was counted."""
+    """The events that the blobs of a snapshot have counted."""
     state: State = {}
     for refs in shards_of(stream, snapshot).values():
         state |= _read_state(stream, refs)
@@ -254,7 +254,7 @@ def check_stamps(stream: Stream, snapshot: Snapshot) -> None:
     assert not found.expired.any()
 
 
-def go_on(stream: Stream) -> Snapshot:
+def resume_job(stream: Stream) -> Snapshot:
     """A new job finds nothing in its way."""
     before = StreamWriter(stream).head()
     after = work(stream, 2, force=True)
@@ -265,9 +265,9 @@ def go_on(stream: Stream) -> Snapshot:
 
 
 def replay(snapshots: Sequence[Snapshot]) -> None:
-    """Every snapshot is one that its parent allowed: the race table, told from its outcome.
+    """Every snapshot is one that its parent allowed: the race table, seen from its outcome.
 
-    What follows on a damaged snapshot is not judged; that it was repaired is for verify to say.
+    Snapshots after a damaged one are not checked; verify reports whether it was repaired.
     """
     known = {each.number: each for each in snapshots}
     for parent, snapshot in pairwise(snapshots):
@@ -285,11 +285,11 @@ def _follow(parent: Snapshot, snapshot: Snapshot, known: Mapping[int, Snapshot])
     assert (snapshot.stream_id, snapshot.stream) == (parent.stream_id, parent.stream)
     assert snapshot.created_at >= parent.created_at
     assert snapshot.changed == (parent.changed if parent.kind is Kind.EPOCH else parent.number)
-    overtakes = snapshot.kind in NEW_GENERATION
+    new_generation = snapshot.kind in NEW_GENERATION
     # A repair leaves room for what lost snapshots may have raised.
     if snapshot.kind is not Kind.REPAIR:
         assert snapshot.parent == parent.digest
-        assert snapshot.generation == parent.generation + overtakes
+        assert snapshot.generation == parent.generation + new_generation
         assert snapshot.version == parent.version + (snapshot.kind is Kind.REBALANCE)
         assert snapshot.epoch == parent.epoch + (snapshot.kind is Kind.EPOCH)
     assert snapshot.writer == parent.writer or snapshot.kind is Kind.CLAIM
@@ -297,7 +297,7 @@ def _follow(parent: Snapshot, snapshot: Snapshot, known: Mapping[int, Snapshot])
     assert (snapshot.floor != parent.floor) is (snapshot.kind is Kind.PRUNE)
     if snapshot.kind is Kind.EPOCH:
         _follow_epoch(parent, snapshot)
-    elif overtakes:
+    elif new_generation:
         _follow_overtaking(parent, snapshot, known)
     else:
         unchanged = content_of(parent).keys() - {"ancestry"}
@@ -308,7 +308,7 @@ def _follow(parent: Snapshot, snapshot: Snapshot, known: Mapping[int, Snapshot])
             assert len(changed) == 1
             unchanged -= changed
         assert all(content_of(parent)[name] == content_of(snapshot)[name] for name in unchanged)
-    if not overtakes and snapshot.kind is not Kind.PRUNE:
+    if not new_generation and snapshot.kind is not Kind.PRUNE:
         assert snapshot.ancestry == extended(parent.ancestry, snapshot.number)
 
 

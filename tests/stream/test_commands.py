@@ -39,8 +39,8 @@ def v1_file(tmp_path: Path) -> Path:
     return path
 
 
-def sound(stream: Stream) -> dict[int, int]:
-    """Where a stream stands in which nothing is damaged, lost or counted twice."""
+def intact(stream: Stream) -> dict[int, int]:
+    """The position of a stream in which nothing is damaged, lost or counted twice."""
     assert errors_of(stream) == []
     head = stream.chain.head()
     offsets = offsets_of(head)
@@ -58,7 +58,7 @@ def document(sg: Sg, *arguments: str, code: int = 0) -> dict[str, object]:
 
 @contextmanager
 def running_job(stream: Stream) -> Iterator[subprocess.Popen[str]]:
-    """A real process that has claimed the stream and waits; it commits when it is told to."""
+    """A real process that has claimed the stream and waits; it commits on request."""
     job = textwrap.dedent("""
         import sys
         from pathlib import Path
@@ -91,7 +91,7 @@ def running_job(stream: Stream) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def tell(job: subprocess.Popen[str]) -> str:
+def commit_now(job: subprocess.Popen[str]) -> str:
     assert job.stdin
     assert job.stdout
     job.stdin.write("go\n")
@@ -135,10 +135,10 @@ class TestLooking:
 
     def test_diff(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "checkpoint", "diff", f"{NAME}@3", f"{NAME}@4")
-        told = {each["what"]: (each["left"], each["right"]) for each in found["differences"]}  # type: ignore[attr-defined]
-        assert told["events[0]"] == ("6", "9")
-        assert told["events included"] == ("12", "18")
-        assert "state of shard 0" in told
+        differences = {each["what"]: (each["left"], each["right"]) for each in found["differences"]}  # type: ignore[attr-defined]
+        assert differences["events[0]"] == ("6", "9")
+        assert differences["events included"] == ("12", "18")
+        assert "state of shard 0" in differences
         assert document(sg, "checkpoint", "diff", NAME, NAME)["differences"] == []
 
     def test_offsets(self, sg: Sg, stream: Stream) -> None:
@@ -171,7 +171,7 @@ class TestLooking:
 
 
 class TestVerify:
-    def test_sound(self, sg: Sg, stream: Stream) -> None:
+    def test_intact(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "checkpoint", "verify", NAME, "--read-data")
         assert (found["snapshots"], found["complete"], found["findings"]) == (8, True, [])
         assert found["read_blobs"] == found["blobs"]
@@ -249,7 +249,7 @@ class TestChanging:
 
     def test_a_living_job_is_refused_with_the_evidence(self, sg: Sg, stream: Stream) -> None:
         with running_job(stream) as job:
-            assert tell(job) == "committed 9"
+            assert commit_now(job) == "committed 9"
             result = sg("checkpoint", "rollback", NAME, "--to", "4", "--yes")
             assert result.returncode == 11
             assert f"pid {job.pid}" in result.stderr
@@ -257,8 +257,8 @@ class TestChanging:
             assert "a job is running" in sg("status", NAME).stdout
             result = sg("checkpoint", "rollback", NAME, "--to", "4", "--yes", "--force")
             assert result.returncode == 0
-            assert tell(job).startswith("StaleGeneration")
-            assert tell(job).startswith("StaleGeneration")
+            assert commit_now(job).startswith("StaleGeneration")
+            assert commit_now(job).startswith("StaleGeneration")
         assert offsets_of(check(stream)) == {0: 9, 1: 9}
 
     def test_breaking_fences_the_job_off(self, sg: Sg, stream: Stream) -> None:
@@ -266,7 +266,7 @@ class TestChanging:
             result = sg("locks", "break", NAME, "--yes")
             assert result.returncode == 0
             assert f"pid {job.pid}" in result.stdout
-            assert tell(job).startswith("SplitBrainCommit")
+            assert commit_now(job).startswith("SplitBrainCommit")
         assert sg("locks", "break", NAME, "--dry-run").stdout == "", "nothing to do"
         work(stream, 1)
         check(stream)
@@ -298,9 +298,9 @@ class TestChanging:
         assert result.returncode == 0
         assert "The stream is rolled back to snapshot 6" in result.stdout
         assert "Done: clicks@8.\n" in result.stderr, "no undo: what was there is damaged"
-        assert sound(stream) == {0: 15, 1: 15}
+        assert intact(stream) == {0: 15, 1: 15}
         work(stream, 2)
-        assert sound(stream) == {0: 21, 1: 21}
+        assert intact(stream) == {0: 21, 1: 21}
         assert sg("checkpoint", "repair", NAME, "--yes").stdout == "", "nothing to do"
 
     def test_options_of_other_targets_are_refused(self, sg: Sg, stream: Stream) -> None:
@@ -366,13 +366,13 @@ class TestPlans:
         assert "the generation was 1, is 2" in drifted.stderr
         assert stream.chain.head().number == 8
 
-    def test_a_forced_plan_holds_while_the_job_goes_on(self, sg: Sg, stream: Stream) -> None:
+    def test_a_forced_plan_holds_while_the_job_continues(self, sg: Sg, stream: Stream) -> None:
         with running_job(stream) as job:
             plan = ("checkpoint", "rollback", NAME, "--to", "5", "--force")
             assert sg(*plan, "--plan-out", "plan.json").returncode == 0
-            assert tell(job) == "committed 9"
+            assert commit_now(job) == "committed 9"
             assert sg("apply", "plan.json", "--yes").returncode == 0
-            assert tell(job).startswith("StaleGeneration")
+            assert commit_now(job).startswith("StaleGeneration")
         assert offsets_of(check(stream)) == {0: 12, 1: 12}
 
     def test_policies_are_obeyed(self, sg: Sg, stream: Stream, tmp_path: Path) -> None:
@@ -468,7 +468,7 @@ class TestV1:
         assert (head.kind.value, head.sequence, head.generation) == ("import", 42, 2)
         assert sg("checkpoint", "verify", NAME, "--read-data").returncode == 0
         assert sg("undo", NAME, "--yes").returncode == 0
-        assert sound(stream) == {0: 18, 1: 18}
+        assert intact(stream) == {0: 18, 1: 18}
 
     def test_an_export_leaves_nothing_out(self, sg: Sg, stream: Stream) -> None:
         result = sg("checkpoint", "export", NAME, "x.bin", "--yes")

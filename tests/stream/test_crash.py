@@ -1,7 +1,7 @@
 """The crash lab of gated streams: whatever call a writer dies at, the stream is before or after.
 
 After every cut: is what was acknowledged there, does verify find no error, is every snapshot that
-was there still there, is every event counted once, and can a job go on.
+was there still there, is every event counted once, and can a job resume.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tests.stream.streams import (
     check,
     commit,
     errors_of,
-    go_on,
     in_memory,
     made,
     make_home,
     opened,
+    resume_job,
     work,
 )
 from tests.support.faults import Aftermath, Cut, Disk, Killed, _run_cut, cut_points
@@ -57,7 +57,7 @@ def scratch() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Look:
-    """What a head says, without what differs from run to run."""
+    """The fields of a head, without those that differ from run to run."""
 
     kind: str
     number: int
@@ -154,7 +154,7 @@ def _print(root: Path, start: dict[str, bytes]) -> frozenset[object]:
 
 
 @contextmanager
-def told(cut: object) -> Iterator[None]:
+def noting(cut: object) -> Iterator[None]:
     """Name the cut in whatever fails."""
     try:
         yield
@@ -252,7 +252,7 @@ def test_an_act_is_before_or_after_at_every_cut(scratch: Path, name: str) -> Non
     after = _after(template, scratch / "after", act.step)
     seen = set()
     for cut, again in cuts(scratch, copy_of(template), acting(act.step), act.aftermaths):
-        with told(cut):
+        with noting(cut):
             stream = opened(cut.root)
             happened = Look.of(StreamWriter(stream).head()) == after
             seen.add((cut.aftermath, happened))
@@ -263,7 +263,7 @@ def test_an_act_is_before_or_after_at_every_cut(scratch: Path, name: str) -> Non
             assert found in (Look.of(before), after)
             for number in range(found.floor, before.number + 1):
                 assert stream.chain.read(number).digest == snapshots[number]
-            go_on(stream)
+            resume_job(stream)
     assert len(seen) == 2 * len(act.aftermaths), "both outcomes must occur"
 
 
@@ -280,14 +280,14 @@ def test_a_genesis_is_before_or_after_at_every_cut(scratch: Path) -> None:
         begin(stream_of(storage), dedup=True)
 
     for cut in cut_points(scratch, lambda storage: make_home(Path(storage.uri)), act, SURE):
-        with told(cut):
+        with noting(cut):
             stream = opened(cut.root)
             there = _has_chain(stream)
             assert there or not cut.acknowledged
             if not there:
                 begin(stream)
             assert check(stream).number == 0
-            go_on(stream)
+            resume_job(stream)
             seen.add((cut.aftermath, there))
     assert len(seen) == 2 * len(SURE), "both outcomes must occur"
 
@@ -318,7 +318,7 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
     for cut, again in cuts(scratch, copy_of(template), act, SURE):
         if again:
             continue
-        with told(cut):
+        with noting(cut):
             stream = opened(cut.root)
             assert check(stream).digest == before.digest
             left = sorted(int(p.stem) for p in (cut.root / NAME / "chain").glob("*.snapshot"))
@@ -327,7 +327,7 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
                 assert left == [3, 4, 5, 6]
             gc.sweep(stream)
             assert not gc.sweep(stream, dry_run=True)
-            go_on(stream)
+            resume_job(stream)
             check(stream)
             ends.add(len(left))
     assert ends > {4, 7}
@@ -335,7 +335,7 @@ def test_a_sweep_takes_nothing_that_is_needed_at_any_cut(scratch: Path) -> None:
 
 @dataclass(frozen=True)
 class Damage:
-    """What is damaged of a stream with four epochs, and where the repair goes on from."""
+    """What is damaged of a stream with four epochs, and where the repair resumes from."""
 
     steps: list[Step]
     base: int
@@ -361,7 +361,7 @@ def test_a_repair_is_before_or_after_at_every_cut(scratch: Path, name: str) -> N
     assert expected.kind == "repair"
     seen = set()
     for cut, again in cuts(scratch, copy_of(scratch / "template"), acting(repaired), SURE):
-        with told(cut):
+        with noting(cut):
             stream = opened(cut.root)
             is_sound = not errors_of(stream, read=False)
             seen.add((cut.aftermath, is_sound))
@@ -381,7 +381,7 @@ def test_a_repair_is_before_or_after_at_every_cut(scratch: Path, name: str) -> N
             assert found.positions == expected.positions
             assert found.sequence == expected.sequence
             assert [head.includes(n) for n in range(6)] == [n <= damage.base for n in range(6)]
-            go_on(stream)
+            resume_job(stream)
             check(stream)
     assert len(seen) == 2 * len(SURE), "both outcomes must occur"
 
@@ -398,7 +398,7 @@ def killed_at_every_call(scratch: Path, act: Step) -> Iterator[tuple[Path, Disk,
         disk, killer = Disk(root), _Killer(number)
         with suppress(Killed):
             act(opened(root, disk.process(killer)))
-        with told((number, killer.left)):
+        with noting((number, killer.left)):
             yield root, disk, killer.left >= 0
         shutil.rmtree(root)
         if killer.left >= 0:
@@ -435,7 +435,7 @@ def test_a_second_writer_relies_on_nothing_that_a_power_loss_takes(scratch: Path
     assert ends == {2, 3}, "both outcomes must occur"
 
 
-def test_what_somebody_was_told_survives_a_power_loss(scratch: Path) -> None:
+def test_what_was_acknowledged_survives_a_power_loss(scratch: Path) -> None:
     """Also what a writer did not live to make durable itself."""
     claimed(made(scratch / "template", epochs=2))
     ends = set()

@@ -1,6 +1,6 @@
 """The damage lab: each file of a stream damaged in each way is found, and repaired.
 
-What must be found, and what a repair must lose, is worked out from the sound stream: which
+What must be found, and what a repair must lose, is computed from the intact stream: which
 snapshots were lost, and which blobs each snapshot leads to. `SG_LAB=all` damages every blob there
 is, not one of each role.
 """
@@ -48,7 +48,7 @@ from sluicegate.stream.verify import CURSOR, Reading, Subset, verify
 from sluicegate.stream.writer import StreamWriter
 from tests.stream import streams
 
-FLOOR, NEWEST, TOLD = 4, 22, 19
+FLOOR, NEWEST, REMEMBERED = 4, 22, 19
 EVERYTHING = os.environ.get("SG_LAB") == "all"
 WAYS = ("missing", "empty", "cut", "flipped", "swapped", "directory")
 ROLES = (
@@ -68,7 +68,7 @@ ROLES = (
 
 @dataclass(slots=True)
 class Original:
-    """The sound stream: its snapshots, and what each of them leads to."""
+    """The intact stream: its snapshots, and what each of them leads to."""
 
     home: Path
     snapshots: dict[int, Snapshot]
@@ -118,7 +118,7 @@ class Lab:
 
     @property
     def base(self) -> int:
-        """The snapshot that the stream must go on from."""
+        """The snapshot that the stream must resume from."""
         head = self.original.snapshots[max(self.original.snapshots.keys() - self.lost)]
         of_the_stream = [n for n in self.usable if head.includes(n)]
         return max(of_the_stream or self.usable)
@@ -205,7 +205,9 @@ def with_operators(stream: Stream) -> None:
 def seen(home: Path, stream: Stream, backups: dict[int, Path]) -> Original:
     snapshots = {n: stream.chain.read(n) for n in stream.chain.numbers()}
     assert (min(snapshots), max(snapshots)) == (FLOOR, NEWEST)
-    assert max(n for n, snapshot in snapshots.items() if snapshot.kind.value != "epoch") == TOLD
+    assert (
+        max(n for n, snapshot in snapshots.items() if snapshot.kind.value != "epoch") == REMEMBERED
+    )
     reach = {n: {ref.key for ref in reached(stream, snapshot)} for n, snapshot in snapshots.items()}
     head, abandoned = snapshots[NEWEST], snapshots[7]
     assert head.state.base
@@ -252,7 +254,7 @@ def codes(found: Iterable[Finding]) -> set[str]:
 
 
 def numbers_in(found: Iterable[Finding]) -> set[int]:
-    """The snapshots that findings say are damaged."""
+    """The snapshots that findings report as damaged."""
     numbers: set[int] = set()
     for each in found:
         if each.rule is rules.SNAPSHOT_DAMAGED:
@@ -270,8 +272,8 @@ def check_found(lab: Lab, found: list[Finding]) -> None:
     for key in lab.bad:
         kept = lab.original.snapshots.keys() - lab.lost
         users = sorted(n for n in kept if key in lab.original.reach[n])
-        told = blobs[f"{lab.root}/{key}"].detail.rpartition("snapshots that refer to it: ")[2]
-        assert told == ", ".join(f"{a}-{b}" if a != b else f"{a}" for a, b in spans(users))
+        text = blobs[f"{lab.root}/{key}"].detail.rpartition("snapshots that refer to it: ")[2]
+        assert text == ", ".join(f"{a}-{b}" if a != b else f"{a}" for a, b in spans(users))
     expected = {rules.SNAPSHOT_DAMAGED.code} if lab.lost else set()
     expected |= {rules.SHORT.code} if NEWEST in lab.lost else set()
     expected |= {rules.BLOB_DAMAGED.code} if lab.bad else set()
@@ -280,7 +282,7 @@ def check_found(lab: Lab, found: list[Finding]) -> None:
 
 
 def clear_the_way(lab: Lab) -> list[Finding]:
-    """Do what verify says a person must do, until which nothing is repaired; gives the rest."""
+    """Do what verify asks the operator to do before anything is repaired; gives the rest."""
     for _ in range(3):
         found = errors(lab)
         commands = [f.repair for f in found if f.repair.startswith(("mv ", "chmod "))]
@@ -304,7 +306,7 @@ def applied(lab: Lab, plan: Plan) -> Snapshot:
     return lab.stream().chain.head()
 
 
-def mend(lab: Lab, found: list[Finding] | None = None) -> Snapshot:
+def repaired(lab: Lab, found: list[Finding] | None = None) -> Snapshot:
     """Run the command that verify names."""
     found = errors(lab) if found is None else found
     read_data = any("--read-data" in each.repair for each in found)
@@ -314,28 +316,28 @@ def mend(lab: Lab, found: list[Finding] | None = None) -> Snapshot:
 
 
 def check_plan(lab: Lab, plan: Plan) -> None:
-    """The plan says which snapshots and how many events are lost, no more, no less."""
-    told, base, snapshots = " ".join(plan.consequences), lab.base, lab.original.snapshots
+    """The plan shows which snapshots and how many events are lost, no more, no less."""
+    text, base, snapshots = " ".join(plan.consequences), lab.base, lab.original.snapshots
     assert f"resumes from snapshot {base} " in " ".join(a.detail for a in plan.actions)
     if base == NEWEST:
-        assert "newest snapshot" in told
-        assert "rolled back" not in told
+        assert "newest snapshot" in text
+        assert "rolled back" not in text
         return
     first = base + 1
     which = f"snapshot {first}" if first == NEWEST else f"snapshots {first} to {NEWEST}"
-    assert f"is rolled back to snapshot {base} of " in told
-    assert f"The changes of {which} are discarded" in told
+    assert f"is rolled back to snapshot {base} of " in text
+    assert f"The changes of {which} are discarded" in text
     lost = snapshots[NEWEST].sequence - snapshots[base].sequence
     if snapshots[base].generation != snapshots[NEWEST].generation:
-        assert "How many events were committed since is not known" in told
+        assert "How many events were committed since is not known" in text
     else:
         assert (
-            f"{lost} events were committed" in told if lost else "No events were committed" in told
+            f"{lost} events were committed" in text if lost else "No events were committed" in text
         )
 
 
 def check_repaired(lab: Lab, snapshot: Snapshot) -> None:
-    """The snapshot of a repair says what was discarded, holds what the base held, only goes up."""
+    """A repair records the discarded snapshots, has the content of the base, only goes up."""
     last, base = lab.original.snapshots[NEWEST], lab.original.snapshots[lab.base]
     assert (snapshot.kind.value, snapshot.number) == ("repair", NEWEST + 1)
     assert snapshot.generation == last.generation + 1
@@ -358,18 +360,18 @@ def declared(snapshot: Snapshot, name: str) -> set[int]:
 
 
 def check_well(lab: Lab) -> None:
-    """Verify is content, a repair finds nothing to do, and a job goes on without a miscount."""
+    """Verify is content, a repair finds nothing to do, and a job continues without a miscount."""
     assert errors(lab) == []
     assert planned(lab, read_data=True).actions == ()
     stream = lab.stream()
     streams.check_counted(stream, StreamWriter(stream).head())
-    after = streams.go_on(stream)
+    after = streams.resume_job(stream)
     assert streams.offsets_of(after) == streams.counted_of(after)
     assert streams.errors_of(stream, read=EVERYTHING) == []
 
 
 def check_way_back(lab: Lab) -> None:
-    """Sound snapshots can be gone back to and the change be undone; lost ones say that they are."""
+    """Intact snapshots can be restored and the change be undone; lost ones are refused."""
     stream = lab.stream()
     head = StreamWriter(stream).head()
     kept = [n for n in lab.usable if lab.original.snapshots[n].sequence != head.sequence]
@@ -399,7 +401,7 @@ def check_refused(lab: Lab) -> None:
 
 
 def check_hopeless(lab: Lab) -> None:
-    """What no repair can mend is refused, and well again when it is restored."""
+    """Damage that no repair can fix is refused, and gone when the files are restored."""
     with pytest.raises(ChainDamaged, match="is complete, so the stream cannot resume") as refused:
         planned(lab, read_data=True)
     assert refused.value.hint.startswith("restore the damaged files")
@@ -415,25 +417,25 @@ def restore(lab: Lab) -> None:
 
 
 def go_through(lab: Lab, *, and_back: bool = EVERYTHING) -> None:
-    """Find, repair, and go on; and go back, to see that what is sound is still of use."""
+    """Find, repair and continue; then roll back, to check that intact snapshots are usable."""
     found = clear_the_way(lab)
     check_found(lab, found)
     if not lab.usable:
         check_hopeless(lab)
         return
-    check_repaired(lab, mend(lab, found))
+    check_repaired(lab, repaired(lab, found))
     check_well(lab)
     if and_back:
         check_way_back(lab)
 
 
-def test_nothing_is_found_in_the_sound_stream(lab: Lab) -> None:
+def test_nothing_is_found_in_the_intact_stream(lab: Lab) -> None:
     assert errors(lab) == []
     assert planned(lab, read_data=True).actions == ()
     check_well(lab)
 
 
-SPECIAL = (FLOOR, 8, 18, TOLD, NEWEST)
+SPECIAL = (FLOOR, 8, 18, REMEMBERED, NEWEST)
 """The oldest, the rollback, the prune, the one that the home remembers, and the newest."""
 
 
@@ -458,16 +460,16 @@ def test_snapshot(lab: Lab, way: str, number: int) -> None:
     go_through(lab, and_back=EVERYTHING or way in ("missing", "flipped"))
 
 
-@pytest.mark.parametrize("number", [FLOOR, 8, TOLD, NEWEST])
+@pytest.mark.parametrize("number", [FLOOR, 8, REMEMBERED, NEWEST])
 def test_a_snapshot_of_another_branch(lab: Lab, number: int) -> None:
-    """Sound in itself, but not the one that its successor, or HEAD, names."""
+    """Intact in itself, but not the one that its successor, or HEAD, names."""
     forged = replace(lab.original.snapshots[number], reason="on another branch")
     lab.snapshot(number).write_bytes(encode(forged))
     lab.lost.add(number)
     go_through(lab, and_back=False)
 
 
-def test_a_snapshot_of_another_branch_is_not_gone_back_to(lab: Lab) -> None:
+def test_a_snapshot_of_another_branch_is_not_restored(lab: Lab) -> None:
     forged = replace(lab.original.snapshots[12], reason="on another branch")
     lab.snapshot(12).write_bytes(encode(forged))
     with pytest.raises(NotRestorable):
@@ -582,7 +584,7 @@ def test_another_head_without_a_home(lab: Lab) -> None:
         planned(lab)
     assert refused.value.hint.endswith("remove HEAD")
     (lab.root / "HEAD").unlink()
-    check_repaired(lab, mend(lab))
+    check_repaired(lab, repaired(lab))
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "swapped"])
@@ -632,13 +634,13 @@ def test_head_and_newest_snapshot(lab: Lab, way: str) -> None:
     found = errors(lab)
     assert rules.HEAD_DAMAGED.code in codes(found)
     plan = planned(lab)
-    told = " ".join(plan.consequences)
+    text = " ".join(plan.consequences)
     if way == "missing":
-        # Nothing is left that tells of it; that is said.
-        assert "not known whether there were later ones" in told
+        # Nothing is left that shows it; the plan states that.
+        assert "not known whether there were later ones" in text
     else:
         assert numbers_in(found) == {NEWEST}
-        assert "How many events were committed since is not known" in told
+        assert "How many events were committed since is not known" in text
     snapshot, before = applied(lab, plan), lab.original.snapshots[NEWEST - 1]
     assert snapshot.number == (NEWEST if way == "missing" else NEWEST + 1)
     assert snapshot.generation > lab.original.snapshots[NEWEST].generation
@@ -655,7 +657,7 @@ def test_all_blobs_of_one_epoch(lab: Lab) -> None:
     # What lies inside a manifest that is lost is not known any more.
     assert errors(lab)
     assert lab.base == 20
-    check_repaired(lab, mend(lab))
+    check_repaired(lab, repaired(lab))
     check_well(lab)
 
 
@@ -666,16 +668,16 @@ def test_an_old_backup_of_the_stream(lab: Lab, number: int) -> None:
     check_refused(lab)
     found = errors(lab)
     assert rules.SHORT.code in codes(found)
-    assert f"snapshot {TOLD} is known to have existed" in " ".join(f.detail for f in found)
+    assert f"snapshot {REMEMBERED} is known to have existed" in " ".join(f.detail for f in found)
     plan, base = planned(lab), lab.stream().chain.read(number)
-    told, last = " ".join(plan.consequences), lab.original.snapshots[TOLD]
-    assert f"is rolled back to snapshot {number} of " in told
+    text, last = " ".join(plan.consequences), lab.original.snapshots[REMEMBERED]
+    assert f"is rolled back to snapshot {number} of " in text
     if base.generation == last.generation:
-        assert f"at least {last.sequence - base.sequence} events were committed" in told
+        assert f"at least {last.sequence - base.sequence} events were committed" in text
     else:
-        assert "How many events were committed since is not known" in told
+        assert "How many events were committed since is not known" in text
     snapshot = applied(lab, plan)
-    assert (snapshot.number, snapshot.generation) == (TOLD + 1, last.generation + 1)
+    assert (snapshot.number, snapshot.generation) == (REMEMBERED + 1, last.generation + 1)
     assert (snapshot.epoch, snapshot.version) == (last.epoch, last.version)
     assert snapshot.floor >= last.floor
     assert (snapshot.sequence, snapshot.state) == (base.sequence, base.state)
@@ -689,7 +691,7 @@ def test_an_old_backup_of_the_chain(lab: Lab, number: int) -> None:
     lab.lost = set(range(number + 1, NEWEST + 1))
     check_refused(lab)
     check_found(lab, errors(lab))
-    check_repaired(lab, mend(lab))
+    check_repaired(lab, repaired(lab))
     check_well(lab)
     check_way_back(lab)
 
@@ -704,13 +706,13 @@ def test_an_old_backup_of_head(lab: Lab, number: int) -> None:
     check_refused(lab)
     (found,) = errors(lab)
     assert found.rule is rules.HEAD_DAMAGED
-    check_repaired(lab, mend(lab))
+    check_repaired(lab, repaired(lab))
     check_well(lab)
 
 
-def test_an_old_head_over_snapshots_that_were_given_up(lab: Lab) -> None:
+def test_an_old_head_over_snapshots_that_were_discarded(lab: Lab) -> None:
     lab.damage("flipped", lab.snapshot(NEWEST))
-    check_repaired(lab, mend(lab))
+    check_repaired(lab, repaired(lab))
     shutil.copyfile(lab.original.backups[17] / "HEAD", lab.root / "HEAD")
     check_refused(lab)
     (found,) = errors(lab)
@@ -747,9 +749,9 @@ def test_a_stray_file_does_not_take_the_chain_away(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("number", "way"), [(n, way) for n in (12, NEWEST) for way in WAYS if sampled(n // 2, way, 2)]
 )
-def test_what_was_given_up_may_change(lab: Lab, way: str, number: int) -> None:
+def test_what_was_discarded_may_change(lab: Lab, way: str, number: int) -> None:
     lab.damage("flipped", lab.snapshot(number))
-    check_repaired(lab, mend(lab))
+    check_repaired(lab, repaired(lab))
     if way == "swapped":
         shutil.copyfile(lab.original.home / streams.NAME / key_of(number), lab.snapshot(number))
     else:
@@ -757,14 +759,14 @@ def test_what_was_given_up_may_change(lab: Lab, way: str, number: int) -> None:
     check_well(lab)
 
 
-def test_what_was_given_up_may_come_back(lab: Lab) -> None:
+def test_what_was_discarded_may_come_back(lab: Lab) -> None:
     for each in (lab.snapshot(NEWEST), lab.root / lab.original.roles["first delta"].key):
         lab.damage("cut", each)
-    check_repaired(lab, mend(lab))
-    given_up = (NEWEST, *sorted(lab.original.snapshots.keys() - set(lab.usable)))
+    check_repaired(lab, repaired(lab))
+    discarded = (NEWEST, *sorted(lab.original.snapshots.keys() - set(lab.usable)))
     shutil.copytree(lab.original.home / streams.NAME, lab.root, dirs_exist_ok=True, ignore=only_new)
     check_well(lab)
-    for number in given_up[:2]:
+    for number in discarded[:2]:
         streams.apply(lab.stream(), "rollback", to=number)
         streams.check_counted(lab.stream(), StreamWriter(lab.stream()).head())
     assert errors(lab) == []
@@ -778,7 +780,7 @@ def only_new(_directory: str, names: list[str]) -> list[str]:
 @pytest.mark.parametrize("epochs", [0, 2])
 def test_the_repair_is_damaged(lab: Lab, way: str, epochs: int) -> None:
     lab.damage("cut", lab.snapshot(NEWEST))
-    first = mend(lab)
+    first = repaired(lab)
     streams.work(lab.stream(), epochs)
     before = StreamWriter(lab.stream()).head()
     harm(way, lab.snapshot(first.number))
@@ -866,20 +868,20 @@ def test_old_damage_is_repaired_beside_a_job(lab: Lab) -> None:
     check_well(lab)
 
 
-def test_what_was_taken_back_is_not_brought_back(lab: Lab) -> None:
-    """Snapshots 6 and 7 were rolled back by 8; the newest one says so, though damaged."""
+def test_what_was_reverted_is_not_restored(lab: Lab) -> None:
+    """Snapshots 6 and 7 were rolled back by 8; the newest one records that, though damaged."""
     lose_all_since_the_rollback(lab)
     assert lab.base == 5
     go_through(lab)
 
 
-def test_unless_nothing_else_is_whole(lab: Lab) -> None:
+def test_unless_nothing_else_is_complete(lab: Lab) -> None:
     lose_all_since_the_rollback(lab)
     for number in range(FLOOR, 6):
         lab.damage("missing", lab.snapshot(number))
     assert lab.base == 7
-    told = planned(lab).consequences[0]
-    assert "Snapshot 7 was reverted by an earlier change, but no other snapshot is complete" in told
+    text = planned(lab).consequences[0]
+    assert "Snapshot 7 was reverted by an earlier change, but no other snapshot is complete" in text
     go_through(lab)
 
 
@@ -895,7 +897,7 @@ def test_a_job_does_not_build_on_lost_state(lab: Lab) -> None:
         streams.work(lab.stream(), 1)
 
 
-# Permissions. They do not bind root, so this runs as somebody else.
+# Permissions. They do not bind root, so this runs as another user.
 
 
 def test_permissions(lab: Lab) -> None:
@@ -918,7 +920,7 @@ def as_nobody(home: str) -> None:
     blobs.append(next(manifest.refs_in(stream.blobs, stream.chain.read(NEWEST).state.refs[0])).key)
     needed = [root / "HEAD", Path(home, "heads", f"{streams.NAME}.head"), root / key_of(NEWEST)]
     needed += [root / "chain", root, Path(home, "heads")]
-    others = [root / key_of(n) for n in (FLOOR, 8, 18, TOLD)] + [root / key for key in blobs]
+    others = [root / key_of(n) for n in (FLOOR, 8, 18, REMEMBERED)] + [root / key for key in blobs]
     others += [root / "blobs", (root / blobs[0]).parent]
     for path in (*needed, *others):
         _without_permission(path, must_refuse=path in needed)

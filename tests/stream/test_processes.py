@@ -1,7 +1,7 @@
 """One stream, sixteen real processes that are killed again and again, and a chain that holds.
 
 Jobs claim and commit, operators compact, prune, roll back and rebalance, a collector removes
-orphans without any grace, and somebody verifies all the while. Everybody writes down what was
+orphans without any grace, and one verifies all the while. Each writes down what was
 acknowledged and what was refused. In the end the whole chain is replayed against the race table.
 
 `SG_LAB_SECONDS=60` lets it run for a minute. All processes are forked from one that has everything
@@ -53,7 +53,7 @@ from tests.stream.streams import (
 
 SECONDS = float(os.environ.get("SG_LAB_SECONDS", "8"))
 LONGEST = 120.0
-# What may happen to anybody here; all else is a defect.
+# Errors that any worker may get here; all others are defects.
 REFUSED = (Fenced, Locked, Drifted, NotRestorable)
 # The collector takes what is not committed yet; another run may have committed an epoch of this
 # number.
@@ -88,12 +88,12 @@ class Worker:
         self.write("refused", mark, type(error).__name__)
 
     def mark(self) -> int:
-        """A number that is used once, and by nobody else; they only grow."""
+        """A number that is used once, by one worker; they only grow."""
         return (time.time_ns() & ~31) + self.number
 
 
 def job(worker: Worker) -> None:
-    """Seals epochs as the run that claimed the stream, until somebody else takes over."""
+    """Commits epochs as the run that claimed the stream, until another run takes over."""
     while worker.goes_on(0.2):
         force = worker.chance.random() < 0.1
         try:
@@ -125,7 +125,7 @@ def compactor(worker: Worker) -> None:
 
 
 def pruner(worker: Worker) -> None:
-    """Keeps some of the newest; what it gives up is archived first, for the replay."""
+    """Keeps some of the newest; pruned snapshots are archived first, for the replay."""
     while worker.goes_on(2.0):
         head = worker.writer.head()
         for number in range(head.floor, head.number + 1):
@@ -148,7 +148,7 @@ def collector(worker: Worker) -> None:
 
 
 def operator(worker: Worker) -> None:
-    """Rolls back, with and without force; the reason says what it was decided on."""
+    """Rolls back, with and without force; the reason records what it was decided on."""
     while worker.goes_on(2.5):
         head = worker.writer.head()
         force = worker.chance.random() < 0.5
@@ -201,7 +201,7 @@ ROLES: dict[str, tuple[int, Callable[[Worker], None]]] = {
 
 
 def main(root: Path, seconds: float) -> None:
-    """Fork the workers, kill one after the other and fork it anew, and let them come to an end."""
+    """Fork the workers, kill one after the other and fork it again, and let them come to an end."""
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
@@ -229,7 +229,7 @@ def _fork(root: Path, number: int, role: str) -> int:
     worker = Worker(root, number, role)
     try:
         ROLES[role][1](worker)
-    except BaseException:  # noqa: BLE001 - told in the end, whatever it is
+    except BaseException:  # noqa: BLE001 - reported in the end, whatever it is
         worker.write("defect", json.dumps(traceback.format_exc()))
         os._exit(1)
     os._exit(0)
@@ -245,7 +245,7 @@ def root() -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Lines:
     """What the workers wrote down."""
 
     done: dict[int, str]
@@ -256,7 +256,7 @@ class Told:
     changed: set[int]
 
 
-def read_lines(root: Path) -> Told:
+def read_lines(root: Path) -> Lines:
     rows = [
         line.split(maxsplit=1)
         for path in sorted((root / "lines").iterdir())
@@ -266,7 +266,7 @@ def read_lines(root: Path) -> Told:
     refused = [row[1].split() for row in rows if row[0] == "refused"]
     done = {int(number): digest for number, digest in acknowledged}
     assert len(done) == len(acknowledged), "a number was given to two"
-    return Told(
+    return Lines(
         done,
         {mark for mark, _ in refused} - {"-"},
         Counter(error for _, error in refused),
@@ -293,13 +293,13 @@ def test_sixteen_processes_and_sigkill(root: Path) -> None:
         timeout=SECONDS + LONGEST,
         check=False,
     )
-    told = read_lines(root)
-    assert told.defects == [], "".join(told.defects[:6])
+    lines = read_lines(root)
+    assert lines.defects == [], "".join(lines.defects[:6])
     assert lab.returncode == 0, lab.stderr
     summary = json.loads(lab.stdout)
     assert summary["failed"] == 0
     snapshots = read_snapshots(root)
-    _check_told(snapshots, told)
+    _check_lines(snapshots, lines)
     _check_intervened(snapshots)
     replay(snapshots)
     stream = opened(root / "home")
@@ -314,27 +314,27 @@ def test_sixteen_processes_and_sigkill(root: Path) -> None:
             check_counted(stream, snapshot)
     kinds = Counter(snapshot.kind.value for snapshot in snapshots)
     print(
-        f"{len(snapshots)} snapshots {dict(kinds)}, {summary['kills']} kills, {told.verified} "
+        f"{len(snapshots)} snapshots {dict(kinds)}, {summary['kills']} kills, {lines.verified} "
         "looks,"
     )
-    print(f"{sum(told.errors.values())} refused {dict(told.errors)}")
+    print(f"{sum(lines.errors.values())} refused {dict(lines.errors)}")
     wanted = {"claim", "epoch", "rollback", "compact", "prune", "rebalance"}
     assert wanted <= kinds.keys(), "everybody must get somewhere"
-    assert {"SplitBrainCommit", "StaleGeneration"} <= told.errors.keys(), "and get in the way"
+    assert {"SplitBrainCommit", "StaleGeneration"} <= lines.errors.keys(), "and get in the way"
     assert summary["kills"] > SECONDS
-    assert told.verified
+    assert lines.verified
 
 
-def _check_told(snapshots: list[Snapshot], told: Told) -> None:
+def _check_lines(snapshots: list[Snapshot], lines: Lines) -> None:
     assert [snapshot.number for snapshot in snapshots] == list(range(len(snapshots))), (
         "numbers without gaps"
     )
-    for number, digest in told.done.items():
+    for number, digest in lines.done.items():
         assert snapshots[number].digest == digest, "what was acknowledged is there"
-    assert all(snapshots[number].kind is Kind.ROLLBACK for number in told.changed)
+    assert all(snapshots[number].kind is Kind.ROLLBACK for number in lines.changed)
     marks = {str(snapshot.watermark_ns) for snapshot in snapshots}
     marks |= {snapshot.reason.split()[0] for snapshot in snapshots if snapshot.reason}
-    assert not marks & told.refused, "what was refused is not there"
+    assert not marks & lines.refused, "what was refused is not there"
 
 
 def _check_intervened(snapshots: list[Snapshot]) -> None:

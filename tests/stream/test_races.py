@@ -1,7 +1,7 @@
-"""The race table: somebody else's snapshot comes at every call that an append makes.
+"""The race table: another process's snapshot comes at every call that an append makes.
 
 `A` was drafted for a head. At one of its system calls `B` runs from beginning to end, as another
-process on the same disk. Whoever's number is lower came first, and the table says what becomes of
+process on the same disk. The lower number came first, and the table decides what becomes of
 the other; also when `A` is killed at that very call, with or without a power loss.
 
 Every call is tried for the row of the epochs, which is what exactly-once hangs on, and every eighth
@@ -61,10 +61,10 @@ from tests.stream.streams import (
     check,
     commit,
     epoch_after,
-    go_on,
     in_memory,
     made,
     opened,
+    resume_job,
 )
 from tests.support.faults import Aftermath, Disk, Killed
 
@@ -155,18 +155,18 @@ def _reset(stream: Stream) -> Snapshot:
 
 
 def _prune(stream: Stream) -> Snapshot:
-    """Gives up all but the newest snapshots, and removes them if it may."""
+    """Prunes all but the newest snapshots, and removes them if it may."""
     snapshot = _append(stream, lambda _: PruneDraft(5, Signature(), {}))
     try:
         gc.sweep(stream)
     except Locked:
-        # Somebody is appending.
+        # Another process is appending.
         assert (Path(stream.uri) / key_of(3)).exists()
     return snapshot
 
 
 def _repair(stream: Stream) -> Snapshot:
-    """Of a snapshot that is not the newest: nothing is lost but going back to it."""
+    """Of a snapshot that is not the newest: only a rollback to it is lost."""
     path = Path(stream.uri) / key_of(2)
     content = path.read_bytes()
     path.write_bytes(content[:10])
@@ -196,7 +196,7 @@ TABLE: dict[str, list[Outcome]] = {
         *(SplitBrainCommit, SplitBrainCommit),
         *(StaleGeneration, StaleGeneration, StaleGeneration),
     ],
-    # A rollback takes back some of what was compacted; the reset and the repair do not.
+    # A rollback reverts some of what was compacted; the reset and the repair do not.
     "compact": [DROP, REBASE, REBASE, REBASE, REBASE, DROP, REBASE, REBASE],
     "rebalance": [REBASE, REBASE, Drifted, REBASE, REBASE, Drifted, Drifted, Drifted],
     "rollback": [REBASE, REBASE, REBASE, Locked, Locked, Drifted, Drifted, Drifted],
@@ -313,7 +313,7 @@ def test_the_table_holds_at_every_call(template: Template, row: str, column: str
 
 
 @pytest.mark.parametrize("row", TABLE)
-def test_who_is_killed_in_a_race_leaves_a_whole_chain(template: Template, row: str) -> None:
+def test_who_is_killed_in_a_race_leaves_a_complete_chain(template: Template, row: str) -> None:
     """Killed at the call in which the other ran; the columns take turns."""
     aftermaths = (Aftermath.KILL, Aftermath.POWER_LOSS)
     columns = [column for column in COLUMNS if column != "repair"]
@@ -325,7 +325,7 @@ def test_who_is_killed_in_a_race_leaves_a_whole_chain(template: Template, row: s
         found.disk.crash(aftermath)
         try:
             check_race(template, row, column, found, deep=True)
-            go_on(opened(found.root))
+            resume_job(opened(found.root))
         except BaseException as e:
             e.add_note(f"{row} killed with {column} at call {number}, {aftermath}")
             raise
@@ -363,7 +363,7 @@ UNSEALED = (BlobDamaged, DeltaConflict, EpochIncomplete)
 
 @pytest.mark.parametrize("inside", INSIDE)
 @pytest.mark.parametrize("whole", WHOLE)
-def test_whole_work_with_another_inside(template: Template, whole: str, inside: str) -> None:
+def test_all_work_with_another_inside(template: Template, whole: str, inside: str) -> None:
     """Each is done or refused, and the chain is one that the table allows."""
     step = 1 if EVERY == 1 else 29
     root = template.root.parent / "whole"

@@ -1,4 +1,4 @@
-"""The files of a chain: what goes in comes out, and whatever else is there is told as damage."""
+"""The files of a chain: what goes in comes out, and everything else is reported as damage."""
 
 from __future__ import annotations
 
@@ -210,24 +210,24 @@ def damaged(data: bytes) -> Iterator[bytes]:
     yield data + b"\0"
 
 
-def test_a_damaged_snapshot_is_told() -> None:
+def test_a_damaged_snapshot_is_reported() -> None:
     for data in damaged(snapshots.encode(a_snapshot())):
         with pytest.raises(SnapshotDamaged):
             snapshots.decode(data, "here")
 
 
-def test_a_damaged_hint_is_told(storage: LocalStorage) -> None:
+def test_a_damaged_hint_is_reported(storage: LocalStorage) -> None:
     write_hint(storage, HEAD, Hint.of(replace(a_snapshot(), digest=digest_of(b"snapshot"))))
     path = storage.local_path(HEAD)
     assert path
     for data in damaged(path.read_bytes()):
         path.write_bytes(data)
-        with pytest.raises(HeadDamaged) as told:
+        with pytest.raises(HeadDamaged) as caught:
             read_hint(storage, HEAD)
-        assert told.value.place == str(path)
+        assert caught.value.place == str(path)
 
 
-def test_a_damaged_manifest_is_told() -> None:
+def test_a_damaged_manifest_is_reported() -> None:
     ref = Ref(digest_of(b"content"), 7)
     for data in damaged(manifest.encode({0: (ref,), 3: (ref, ref)})):
         with pytest.raises(Corrupt):
@@ -239,7 +239,7 @@ def blob() -> bytes:
     return delta.encode(delta.table(["a", "b"], {"n": [1, 2]}, {"n": Merge.SUM}))
 
 
-def test_a_damaged_delta_is_told(storage: LocalStorage, blob: bytes) -> None:
+def test_a_damaged_delta_is_reported(storage: LocalStorage, blob: bytes) -> None:
     blobs = Blobs(storage)
     ref = blobs.put(blob)
     path = storage.local_path(ref.key)
@@ -250,7 +250,7 @@ def test_a_damaged_delta_is_told(storage: LocalStorage, blob: bytes) -> None:
             manifest.contents(blobs, [ref])
 
 
-def test_bytes_that_are_no_delta_are_told(blob: bytes) -> None:
+def test_bytes_that_are_no_delta_are_reported(blob: bytes) -> None:
     """Without the digest not every flip shows, but none ends in a traceback."""
     every = 1 if os.environ.get("SG_LAB") == "all" else 5
     for data in [*damaged(blob)][::every]:

@@ -109,7 +109,7 @@ def combined(one: int | None, other: int | None, how: Merge) -> int | None:
 
 
 def done_to(state: State, change: Change) -> State:
-    """The model: a dictionary to which each delta does what it says."""
+    """The model: a dictionary to which each delta is applied."""
     state = dict(state)
     for key, (replaces, added) in change.items():
         before = {} if replaces else state.pop(key, {})
@@ -159,7 +159,7 @@ class TestPartial:
 
     @given(changes, st.data())
     @settings(max_examples=60)
-    def test_damage_is_told_or_does_no_harm(self, change: Change, data: Any) -> None:
+    def test_damage_is_reported_or_does_no_harm(self, change: Change, data: Any) -> None:
         whole = delta.encode(as_table(change))
         at = data.draw(st.integers(0, len(whole) - 1))
         cut = data.draw(st.booleans())
@@ -244,7 +244,7 @@ class TestManifest:
         folded = manifest.fold(blobs, base, later)
         assert self.state(blobs, (folded,)) == {0: {"b": here, "c": here}}
 
-    def test_a_bad_delta_is_told(self, blobs: Blobs) -> None:
+    def test_a_bad_delta_is_reported(self, blobs: Blobs) -> None:
         bad = blobs.put(b"not a delta")
         with pytest.raises(BlobDamaged, match="not a delta"):
             manifest.contents(blobs, [bad])
@@ -309,7 +309,7 @@ class TestCommitting:
         with pytest.raises(EpochIncomplete, match="shard 0 is not intact"):
             backend.epoch_complete(3, [0, 1])
         assert stream.chain.head().digest == snapshot.digest
-        # Whoever writes it again mends it, whatever is there.
+        # Writing it again repairs it, whatever is there.
         assert backend.write_delta(0, 3, 0, b"some delta") == ref
         assert backend.epoch_complete(3, [0, 1]) == {0: ref}
 
@@ -343,7 +343,7 @@ class TestCommitting:
             backend.leave_unchanged(1, 1, 0)
         assert backend.read_delta(0, 1) == committed
 
-    def test_an_epoch_that_is_pruned_or_given_up_is_not_known(self, stream: Stream) -> None:
+    def test_an_epoch_that_is_pruned_or_discarded_is_not_known(self, stream: Stream) -> None:
         """Its number is taken all the same, so that nothing else is taken for it."""
         writer = StreamWriter(stream)
         work(stream, 0)
@@ -444,7 +444,7 @@ class Backends(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        """As far as both say that it is complete; otherwise the attempt begins anew."""
+        """If both report that it is complete; otherwise the attempt begins again."""
         found = self.both(lambda backend: dict(backend.epoch_complete(self.next, self.SHARDS)))
         if not isinstance(found, dict):
             self.crash()
@@ -499,7 +499,7 @@ TestBackends.settings = settings(
 
 
 class TestMemory:
-    def test_the_loser_is_told_the_winner(self) -> None:
+    def test_the_loser_learns_the_winner(self) -> None:
         backend = MemoryStateBackend()
         backend.write_delta(0, 1, 0, b"a")
         backend.commit(1, [0], "first")
@@ -508,7 +508,7 @@ class TestMemory:
             backend.commit(1, [0], "second")
 
     @pytest.mark.parametrize(
-        ("said", "shards", "told"),
+        ("results", "shards", "problem"),
         [
             ({}, [], "no shards"),
             ({0: b"a"}, [0, 1], "no result was reported for shards"),
@@ -517,12 +517,12 @@ class TestMemory:
         ],
     )
     def test_what_is_not_complete(
-        self, said: Mapping[int, bytes], shards: list[int], told: str
+        self, results: Mapping[int, bytes], shards: list[int], problem: str
     ) -> None:
         backend = MemoryStateBackend()
-        for shard, data in said.items():
+        for shard, data in results.items():
             backend.write_delta(shard, 1, 0, data)
-        with pytest.raises(EpochIncomplete, match=told):
+        with pytest.raises(EpochIncomplete, match=problem):
             backend.epoch_complete(1, shards)
 
     def test_the_version_never_goes_back(self) -> None:

@@ -1,4 +1,4 @@
-"""The writer: who may begin, claim, commit and change a stream, and what the others are told."""
+"""The writer: who may begin, claim, commit and change a stream, and what the others learn."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ from tests.stream.streams import (
     counted_of,
     epoch_after,
     errors_of,
-    go_on,
     in_memory,
     made,
     make_home,
     offsets_of,
     opened,
     operation_of,
+    resume_job,
     work,
 )
 from tests.support.faults import Disk
@@ -156,7 +156,7 @@ class TestGenesis:
     def test_of_two_at_once_one_is_refused(self, root: Path) -> None:
         ours = opened(root)
 
-        class Overtaken(Calls):
+        class Intervening(Calls):
             done = False
 
             def link(
@@ -168,7 +168,7 @@ class TestGenesis:
                 super().link(source, name, directory, origin)
 
         with pytest.raises(Locked, match="another process"):
-            begin(opened(root, Overtaken()))
+            begin(opened(root, Intervening()))
         check(ours)
 
     def test_positions_must_be_numbers(self, root: Path) -> None:
@@ -210,7 +210,7 @@ class TestClaim:
             commit(run)
         check(writer.stream)
 
-    def test_force_deposes_and_the_first_is_told_the_winner(
+    def test_force_takes_over_and_the_first_learns_the_winner(
         self, root: Path, writer: StreamWriter
     ) -> None:
         with writer.claim() as first:
@@ -230,7 +230,7 @@ class TestClaim:
         head = check(writer.stream)
         assert head.writer == second.id
 
-    def test_a_deposed_run_cannot_commit_what_it_read_of_the_chain_anew(
+    def test_a_superseded_run_cannot_commit_what_it_read_of_the_chain_again(
         self, root: Path, writer: StreamWriter
     ) -> None:
         with writer.claim() as first, StreamWriter(opened(root)).claim(force=True) as second:
@@ -285,7 +285,7 @@ class TestClaim:
     def test_a_stream_whose_state_is_lost_is_not_started(
         self, root: Path, writer: StreamWriter
     ) -> None:
-        """What a job commits on top of it would have to be given up, too."""
+        """Epochs that a job commits on top of it would have to be discarded, too."""
         ref = writer.head().state_delta
         assert ref
         (root / NAME / ref.key).unlink()
@@ -299,7 +299,7 @@ class TestClaim:
         entered: list[Any] = []
         theirs = StreamWriter(opened(root)).claim(run="theirs")
 
-        class Overtaken(Calls):
+        class Intervening(Calls):
             def about_to(self, call: str, name: str) -> None:
                 if call == "read" and name == HEAD and not entered:
                     entered.append(None)
@@ -307,19 +307,19 @@ class TestClaim:
 
         with (
             pytest.raises(Locked, match="run theirs"),
-            StreamWriter(opened(root, Overtaken())).claim(),
+            StreamWriter(opened(root, Intervening())).claim(),
         ):
             pass
         commit(entered[1])
         theirs.__exit__(None, None, None)
         check(writer.stream)
 
-    def test_a_claim_for_nobody_fences_the_run_off(self, writer: StreamWriter) -> None:
+    def test_a_claim_without_a_run_fences_the_run_off(self, writer: StreamWriter) -> None:
         with writer.claim() as run:
             apply(writer.stream, "depose")
             with pytest.raises(SplitBrainCommit, match="none-"):
                 commit(run)
-        go_on(writer.stream)
+        resume_job(writer.stream)
 
 
 class TestCommit:
@@ -337,7 +337,7 @@ class TestCommit:
             assert snapshot.counters == {p: n + STEP for p, n in before.counters.items()}
             assert snapshot.ancestry == ((0, 7),)
             assert snapshot.watermark_ns == 70
-            assert commit(run, watermark_ns=60).watermark_ns == 70, "it never goes back"
+            assert commit(run, watermark_ns=60).watermark_ns == 70, "it never decreases"
             assert commit(run).watermark_ns == 70
             assert commit(run, watermark_ns=80).watermark_ns == 80
         check(writer.stream)
@@ -364,7 +364,7 @@ class TestCommit:
             run.commit(replace(epoch, end=Positions({TOPIC: {0: 15, 1: 15, 2: 0}, "x": {0: 1}})))
 
     def test_events_without_a_move_are_refused(self, writer: StreamWriter) -> None:
-        """Committed twice they would count twice, and nothing would tell."""
+        """Committed twice they would count twice, and nothing would show it."""
         with writer.claim() as run:
             epoch = epoch_after(writer, run.snapshot)
             still = replace(epoch, end=epoch.start)
@@ -381,14 +381,14 @@ class TestCommit:
         writer = StreamWriter(stream)
         with writer.claim() as run:
             commit(run)
-            OVERTAKE[how](stream)
+            TAKE_OVER[how](stream)
             epoch = epoch_after(writer, run.snapshot)
             for _ in range(2):
                 with pytest.raises(StaleGeneration, match=how):
                     run.commit(epoch)
             with pytest.raises(StaleGeneration, match=how):
                 run.refresh()
-            # Not by what it reads of the chain now, either: it has to start anew.
+            # Not by what it reads of the chain now, either: it has to start again.
             head = writer.head()
             now = replace(epoch, start=head.positions, generation=head.generation)
             with pytest.raises(StaleGeneration, match="generation"):
@@ -452,7 +452,7 @@ class TestCommit:
                 super().link(source, name, directory, origin)
                 if name.endswith(".snapshot"):
                     self.lost += 1
-                    # Without the second name that tells LocalStorage by itself.
+                    # Without the second name, which LocalStorage would notice by itself.
                     os.rename(name, name + ".x", src_dir_fd=directory, dst_dir_fd=directory)
                     data = os.open(name + ".x", os.O_RDONLY, dir_fd=directory)
                     copy = os.open(name, os.O_WRONLY | os.O_CREAT, 0o666, dir_fd=directory)
@@ -492,7 +492,7 @@ class TestCommit:
                     run.commit(epoch)
         head = check(writer.stream)
         assert head.epoch in (4, 5)
-        go_on(writer.stream)
+        resume_job(writer.stream)
         check(writer.stream)
 
     def test_an_interrupted_commit_stops_the_writer_too(
@@ -534,7 +534,7 @@ class TestCommit:
 
 
 def _repair(stream: Stream) -> None:
-    """Of an older snapshot, whose damage costs nothing but going back to it."""
+    """Of an older snapshot, whose damage only prevents a rollback to it."""
     os.truncate(Path(stream.uri) / key_of(2), 10)
     apply(stream, "repair")
 
@@ -547,7 +547,7 @@ def _import(stream: Stream) -> None:
     apply(stream, "import", data=data, force=True)
 
 
-OVERTAKE: dict[str, Callable[[Stream], object]] = {
+TAKE_OVER: dict[str, Callable[[Stream], object]] = {
     "rollback": lambda stream: apply(stream, "rollback", to=3, force=True),
     "reset": lambda stream: apply(stream, "reset", positions=at(3, 3), force=True),
     "repair": _repair,
@@ -563,8 +563,8 @@ def _snapshots(writer: StreamWriter) -> list[Snapshot]:
 class TestIntervening:
     """What the draft sees of what came first, when some of that is not there any more."""
 
-    def overtaken(self, stream: Stream, change: Callable[[], object]) -> None:
-        """Something happened, and was pruned before anybody looked."""
+    def superseded(self, stream: Stream, change: Callable[[], object]) -> None:
+        """Something happened, and was pruned before the next look."""
         change()
         gc.prune(StreamWriter(stream), stream.chain.head().number)
         work(stream, 0)
@@ -577,7 +577,7 @@ class TestIntervening:
         self, stream: Stream, writer: StreamWriter, force: bool
     ) -> None:
         base = writer.head()
-        self.overtaken(stream, lambda: apply(stream, "rollback", to=3))
+        self.superseded(stream, lambda: apply(stream, "rollback", to=3))
         # The rollback itself is below the floor now, and only its generation is left.
         gc.prune(writer, stream.chain.head().number)
         with pytest.raises(Drifted):
@@ -587,7 +587,7 @@ class TestIntervening:
         self, stream: Stream, writer: StreamWriter
     ) -> None:
         base = writer.head()
-        self.overtaken(stream, lambda: work(stream, 2))
+        self.superseded(stream, lambda: work(stream, 2))
         gc.prune(writer, stream.chain.head().number)
         with pytest.raises(Locked):
             writer.append(self.draft(base, force=False), base)
@@ -600,7 +600,7 @@ class TestIntervening:
         self, stream: Stream, writer: StreamWriter
     ) -> None:
         with writer.claim() as run:
-            self.overtaken(stream, lambda: apply(stream, "depose"))
+            self.superseded(stream, lambda: apply(stream, "depose"))
             gc.prune(writer, stream.chain.head().number)
             # Nothing else moved the stream: only its writer is another one.
             assert stream.chain.head().positions == run.snapshot.positions
@@ -639,7 +639,7 @@ class TestHead:
         assert writer.head().number == 6
         gc.prune(writer, 5)
         assert numbers(root) == [5, 6, 7]
-        go_on(writer.stream)
+        resume_job(writer.stream)
         check(writer.stream)
 
     def test_a_sweep_does_not_remove_the_snapshot_that_the_hint_names(
@@ -656,9 +656,9 @@ class TestHead:
     def test_opening_a_chain_does_not_take_later_snapshots_for_a_lost_backup(
         self, root: Path, writer: StreamWriter
     ) -> None:
-        """Somebody appends between the look at the chain and the look at the home."""
+        """Another process appends between the look at the chain and the look at the home."""
 
-        class Overtaken(Calls):
+        class Intervening(Calls):
             calls = 0
             at = -1
 
@@ -668,15 +668,15 @@ class TestHead:
                     work(opened(root), 1)
                     gc.prune(StreamWriter(opened(root)), 5)
 
-        count = Overtaken()
+        count = Intervening()
         StreamWriter(opened(root, count)).head()
         for number in range(1, count.calls + 1):
-            calls = Overtaken()
+            calls = Intervening()
             calls.at = number
             before = writer.head().number
             assert StreamWriter(opened(root, calls)).head().number >= before
 
-    def test_a_genesis_without_hint_is_not_taken_for_damage_while_others_go_on(
+    def test_a_genesis_without_hint_is_not_taken_for_damage_while_others_continue(
         self, root: Path
     ) -> None:
         shutil.rmtree(root)
@@ -786,7 +786,7 @@ class TestRetention:
     def test_the_head_is_always_kept(self, root: Path, writer: StreamWriter) -> None:
         gc.prune(writer, 999)
         assert numbers(root) == [5, 6]
-        go_on(writer.stream)
+        resume_job(writer.stream)
         check(writer.stream)
 
     def test_blobs_of_kept_snapshots_stay_whatever_the_grace(self, writer: StreamWriter) -> None:
@@ -800,7 +800,7 @@ class TestRetention:
         swept = gc.sweep(writer.stream, grace=-1)
         assert not swept.blobs
         check(writer.stream)
-        go_on(writer.stream)
+        resume_job(writer.stream)
 
     def test_orphans_stay_for_the_grace_period(self, writer: StreamWriter) -> None:
         orphan = writer.stream.blobs.put(b"of a crashed attempt")
@@ -810,7 +810,7 @@ class TestRetention:
         os.utime(Path(writer.stream.uri) / orphan.key, (old, old))
         assert gc.sweep(writer.stream, dry_run=True).blobs == 1
         writer.stream.blobs.check(orphan)
-        # Whoever needs it again now finds it young.
+        # A writer that needs it again now finds it young.
         writer.stream.blobs.put(b"of a crashed attempt")
         assert not gc.sweep(writer.stream).blobs
         os.utime(Path(writer.stream.uri) / orphan.key, (old, old))
@@ -964,7 +964,7 @@ class TestJournal:
         assert head.includes(3)
         assert not head.includes(4)
         assert head.watermark_ns is None
-        go_on(stream)
+        resume_job(stream)
         check(stream)
 
     def test_rollback_to_where_it_is_does_nothing(self, journal: StreamJournal) -> None:
@@ -1073,18 +1073,18 @@ class TestJournal:
         with pytest.raises(NotFound, match="all changes are undone"):
             journal.plan_undo(None)
 
-    def test_undo_says_what_it_gives_up(self, stream: Stream, journal: StreamJournal) -> None:
+    def test_undo_shows_what_it_discards(self, stream: Stream, journal: StreamJournal) -> None:
         apply(stream, "rollback", to=3)
         work(stream, 1)
         plan = journal.plan_undo(f"{NAME}@6")
-        told = " ".join(plan.consequences)
-        assert "Discards 6 events committed since snapshot 3" in told
-        assert "Restores 12 events" in told
+        text = " ".join(plan.consequences)
+        assert "Discards 6 events committed since snapshot 3" in text
+        assert "Restores 12 events" in text
         journal.apply(plan, APPROVAL)
         assert offsets_of(check(stream)) == {0: 12, 1: 12}
 
     @pytest.mark.parametrize("name", ["clicks@0", "clicks@1", "clicks@2", "nonsense"])
-    def test_what_cannot_be_undone_is_told(self, journal: StreamJournal, name: str) -> None:
+    def test_what_cannot_be_undone_is_reported(self, journal: StreamJournal, name: str) -> None:
         with pytest.raises(NotFound, match=name):
             journal.plan_undo(name)
 
@@ -1123,7 +1123,7 @@ class TestJournal:
             journal.apply(reviewed, APPROVAL)
         assert offsets_of(check(stream)) == {0: 6, 1: 6}
 
-    def test_history_tells_of_changes_and_not_of_epochs(
+    def test_history_shows_changes_and_not_of_epochs(
         self, stream: Stream, journal: StreamJournal
     ) -> None:
         apply(stream, "rollback", to=3, reason="because")

@@ -140,7 +140,7 @@ class TestTransactions:
             assert coordinator.counters.aborted == 1
         assert stream.chain.head().sequence == 0
 
-    def test_errors_are_told_apart(self, stream: Stream) -> None:
+    def test_errors_differ(self, stream: Stream) -> None:
         with consuming(stream) as coordinator:
             one, other = coordinator.begin(stamp(0)), coordinator.begin(stamp(1))
             assert one
@@ -185,7 +185,7 @@ class TestTransactions:
             assert coordinator.begin(stamp(0))
             assert coordinator.counters.timed_out == 1
 
-    def test_a_schedule_says_when_to_commit_together(self, stream: Stream) -> None:
+    def test_a_schedule_decides_when_to_commit_together(self, stream: Stream) -> None:
         with consuming(stream, schedule=Schedule(events=3)) as coordinator:
             open_ones = []
             snapshots = 0
@@ -197,7 +197,7 @@ class TestTransactions:
                     snapshots, open_ones = snapshots + 1, []
             assert (snapshots, len(open_ones)) == (2, 1)
 
-    def test_a_deposed_consumer_commits_nothing(self, stream: Stream) -> None:
+    def test_a_superseded_consumer_commits_nothing(self, stream: Stream) -> None:
         with consuming(stream) as coordinator:
             transaction = coordinator.begin(stamp(0))
             assert transaction
@@ -370,7 +370,7 @@ class TestCommands:
         assert self.verdicts(sg, "shop/eu/0/9", "shop/eu/0/10") == [("seen", 11), ("fresh", None)]
         assert sg("dedup", "compact", NAME, "--yes").returncode == 0
         assert stream.chain.head().number == head + 1, "nothing to do"
-        assert sg("undo", NAME, "--yes").returncode == 10, "nothing to take back"
+        assert sg("undo", NAME, "--yes").returncode == 10, "nothing to undo"
 
     def test_what_was_pruned_since_is_not_offered_to_be_undone(
         self, sg: Sg, stream: Stream
@@ -391,7 +391,7 @@ class TestCommands:
         assert "drop" not in result.stdout, "all of it is young"
         time.sleep(1.1)
         assert "drop" in sg("dedup", "compact", NAME, "--retain", "1s", "--yes").stdout
-        # Below the floor nobody can tell, also what never came; above it all is as before.
+        # Below the floor nothing is known, also of new stamps; above it all is as before.
         below, above = ("shop/eu/0/0", "shop/eu/0/12"), "shop/eu/0/20"
         assert self.verdicts(sg, *below, above) == [
             ("expired", None), ("expired", None), ("fresh", None),

@@ -85,7 +85,7 @@ def test_no_stream(home: Path) -> None:
 
 
 def test_no_false_alarm_beside_a_job_that_prunes(home: Path) -> None:
-    """A real process commits, compacts, prunes and sweeps at once what it gave up."""
+    """A real process commits, compacts, prunes and sweeps at once what it pruned."""
     stream = streams.made(home, epochs=3)
     command = "import sys; from tests.stream import test_verify; test_verify.be_busy(sys.argv[1])"
     with subprocess.Popen(
@@ -273,13 +273,13 @@ def test_where_nothing_can_be_remembered_nothing_is_read(home: Path) -> None:
     stream = streams.made(home, epochs=2)
     (home / streams.NAME / CURSOR).mkdir()
     read: list[int] = []
-    with pytest.raises(StorageFailed, match="cannot be saved") as told:
+    with pytest.raises(StorageFailed, match="cannot be saved") as caught:
         verify(
             stream,
             Reading(max_duration=60.0, notes=open_storage(stream.uri)),
             lambda done, _: read.append(done),
         )
-    assert "--max-duration" in told.value.hint
+    assert "--max-duration" in caught.value.hint
     assert read == []
     assert codes(stream, Reading()) == []
 
@@ -383,7 +383,7 @@ def test_numbers_that_go_back(home: Path, name: str, after: int) -> None:
     assert snapshot.epoch >= before.epoch
     assert [f.code for f in verify(stream).findings] == [rules.REPAIRED.code]
     assert StreamJournal(stream).propose(streams.operation_of("repair")).actions == ()
-    streams.go_on(stream)
+    streams.resume_job(stream)
 
 
 def test_a_repair_with_strange_details_is_no_traceback(home: Path) -> None:
