@@ -41,7 +41,7 @@ def main(names: list[str]) -> int:
     RESULT.write_text(json.dumps(everything, indent=2) + "\n")
     if place:
         page.update(place, rows, _amount)
-    # A slow machine must not fail a build; the table says what was missed.
+    # A slow machine must not fail a build; the table shows what was missed.
     return 0
 
 

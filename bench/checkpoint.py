@@ -34,18 +34,18 @@ def rows() -> Iterator[Row]:
             rounds=5,
         )
         yield _memory("peak memory, 100,000 batches / 200 MiB", many)
-        half, whole = _compact(directory, GIGABYTE // 2), _compact(directory, GIGABYTE)
+        half, full = _compact(directory, GIGABYTE // 2), _compact(directory, GIGABYTE)
         yield compare(
             "inspect a 1 GB compact file / find, cat",
-            lambda: _inspect(whole),
-            lambda: _shell(f"find {whole} -type f | xargs cat"),
+            lambda: _inspect(full),
+            lambda: _shell(f"find {full} -type f | xargs cat"),
             Bar("time at most", 10),
             rounds=5,
         )
-        yield _memory("peak memory, 1 GB compact file / 200 MiB", whole)
+        yield _memory("peak memory, 1 GB compact file / 200 MiB", full)
         yield compare(
             "inspect 1 GB / 0.5 GB (linear: 2)",
-            lambda: _inspect(whole),
+            lambda: _inspect(full),
             lambda: _inspect(half),
             Bar("time at most", 2.5),
             rounds=5,

@@ -113,7 +113,7 @@ def _memory() -> Iterator[Row]:
         names = pa.array([f"producer-{i}" for i in range(PRODUCERS)]).take(pa.array(producers))
         ledger = Ledger()
         ledger.insert(Stamps.of(names, np.zeros(len(sequences), np.int64), sequences))
-        # The bar is for traffic in order; how gaps cost is told by the other two.
+        # The bar is for traffic in order; the other two show the cost of gaps.
         bar = Bar("time at most", 1 / 50) if gaps <= GAPS else Bar("time at most", 1)
         ratio = ledger.bytes / peer
         name = f"resting memory, {gaps:.0%} gaps / a Python set"

@@ -154,7 +154,7 @@ def _deltas(stream: Any, number: int, chance: Any) -> dict[int, Any]:
 
 
 def _stamps(stream: Any, chance: Any, following: Any) -> Any:
-    """What an epoch saw: every producer goes on where it was, and skips a number now and then."""
+    """The stamps of an epoch: every producer continues, and sometimes skips a number."""
     ledger, stamp = _module("sluicegate.dedup.ledger"), _module("sluicegate.dedup.stamp")
     producers = np.sort(chance.integers(0, PRODUCERS, EVENTS))
     total = np.cumsum(np.where(chance.random(EVENTS) < GAPS, 2, 1))

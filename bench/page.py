@@ -1,4 +1,4 @@
-"""The page of figures: a section for each benchmark, written anew when it is measured."""
+"""The page of figures: a section for each benchmark, rewritten when it is measured."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line and give its exit code."""
+    """Run the command line and return its exit code."""
     if sys.argv[1:] == ["--version"] and sys.stdout is not None:
         return _show_version()
     try:

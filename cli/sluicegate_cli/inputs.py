@@ -1,4 +1,4 @@
-"""What options and files of the operator mean: topics, positions, scenarios, weights."""
+"""Parse the operator's options and files: topics, positions, scenarios, weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCENARIOS = (*(scenario.value for scenario in Scenario), BY_DURATION)
 
 
 def scope_of(topics: list[str] | None, all_topics: bool, known: list[str]) -> Scope:
-    """What `--topic` and `--all-topics` mean; with several topics one of them is needed."""
+    """The scope of `--topic` and `--all-topics`; with several topics one of them is needed."""
     if topics and all_topics:
         raise UsageError("--topic and --all-topics exclude each other")
     if not topics and not all_topics and len(known) > 1:
@@ -56,7 +56,7 @@ def read_positions(place: str, form: PositionsForm | None = None) -> Positions:
     except UsageError as e:
         raise type(e)(f"{place}: {e.message}", hint=e.hint) from e
     if not len(found):
-        raise UsageError(f"{place} has no positions", hint="see what file it is")
+        raise UsageError(f"{place} has no positions", hint="check that it is the right file")
     if len(found) > _MAX_POSITIONS:
         raise UsageError(f"{place} has more than {_MAX_POSITIONS:,} positions")
     return found
@@ -66,15 +66,19 @@ def read_text(place: str) -> str:
     """The text of a file, or of standard input if the place is `-`."""
     data = _read(place)
     if len(data) > _MAX_BYTES:
-        raise UsageError(f"{place} has more than {_MAX_BYTES} bytes", hint="see what file it is")
+        raise UsageError(
+            f"{place} has more than {_MAX_BYTES} bytes", hint="check that it is the right file"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise UsageError(f"{place}, byte {e.start}: not UTF-8", hint="see what file it is") from e
+        raise UsageError(
+            f"{place}, byte {e.start}: not UTF-8", hint="check that it is the right file"
+        ) from e
 
 
 def _read(place: str) -> bytes:
-    """What is there, up to the limit and one byte more; also from a pipe, as `<(…)` makes one."""
+    """The content, up to the limit and one byte more; also from a pipe such as `<(…)`."""
     if place == "-":
         return sys.stdin.buffer.read(_MAX_BYTES + 1)
     try:
@@ -88,15 +92,15 @@ def _read(place: str) -> bytes:
 
 
 def reset_spec(given: Mapping[str, Any], scope: Scope, *, clamp: bool) -> ResetSpec:
-    """The one scenario among the options, by their names; none or several is a mistake."""
-    # Not by truth: --to-offset 0 is given, too.
+    """The one scenario among the options, by their names; none or several is an error."""
+    # Not by truth: --to-offset 0 is a choice, too.
     chosen = [
         name for name in SCENARIOS if given.get(name) is not None and given[name] is not False
     ]
     if len(chosen) != 1:
-        said = "none was" if not chosen else " and ".join(f"--{name}" for name in chosen) + " were"
+        got = " and ".join(f"--{name}" for name in chosen) or "none"
         raise UsageError(
-            f"exactly one scenario is needed, {said} given",
+            f"exactly one scenario is needed, got {got}",
             hint="choose one of " + ", ".join(f"--{name}" for name in SCENARIOS),
         )
     name, value = chosen[0], given[chosen[0]]
@@ -112,13 +116,13 @@ def reset_spec(given: Mapping[str, Any], scope: Scope, *, clamp: bool) -> ResetS
         case Scenario.FILE:
             positions = read_positions(value)
             if not any(scope.has(each.topic, each.partition) for each in positions):
-                raise UsageError(f"{value} has no position of what --topic names")
+                raise UsageError(f"{value} has no position of the topics in --topic")
             return ResetSpec(scenario, scope, positions=positions, clamp=clamp)
     return ResetSpec(scenario, scope, clamp=clamp)
 
 
 def shard_weights(shards: OwnedShards, option: str | None) -> tuple[Column | None, str | None]:
-    """What the shards weigh by an option, and what that measures."""
+    """The weights of the shards by an option, and the name of the measure."""
     from sluicegate.shards.describe import OWN
     from sluicegate.shards.weights import parse
 
@@ -130,7 +134,7 @@ def shard_weights(shards: OwnedShards, option: str | None) -> tuple[Column | Non
 
 
 def parse_part(text: str | None, option: str) -> float | None:
-    """A part of one, written `5%` or `0.05`."""
+    """A fraction, written `5%` or `0.05`."""
     if text is None:
         return None
     number = text.strip().removesuffix("%")
@@ -139,7 +143,7 @@ def parse_part(text: str | None, option: str) -> float | None:
     except ValueError:
         part = -1.0
     if not 0 <= part < (100 if "%" in text else 1):
-        raise UsageError(f"{option} {text!r} is not a part", hint=f"write {option} 5% or 0.05")
+        raise UsageError(f"{option} {text!r} is not a fraction", hint=f"write {option} 5% or 0.05")
     return part
 
 

@@ -10,19 +10,22 @@ from sluicegate.errors import UsageError
 from sluicegate.target import Target, TargetKind
 
 TargetArgument = Annotated[
-    str | None, typer.Argument(metavar="TARGET", help="name or path; may be left out if only one")
+    str | None,
+    typer.Argument(metavar="TARGET", help="name or path; optional if there is only one target"),
 ]
 AsOption = Annotated[
-    TargetKind | None, typer.Option("--as", help="what the target is, instead of detecting it")
+    TargetKind | None, typer.Option("--as", help="kind of the target; detected by default")
 ]
 SinkOption = Annotated[
     str | None,
-    typer.Option("--sink", metavar="DIR", help="its file sink's directory; else as configured"),
+    typer.Option(
+        "--sink", metavar="DIR", help="directory of its file sink; as configured by default"
+    ),
 ]
 ConsumerOption = Annotated[
     str | None,
     typer.Option(
-        "--consumer", metavar="NAME", help="consumer of the store; may be left out if one"
+        "--consumer", metavar="NAME", help="consumer of the store; optional if there is only one"
     ),
 ]
 TopicOption = Annotated[
@@ -30,17 +33,24 @@ TopicOption = Annotated[
     typer.Option("--topic", metavar="TOPIC[:0,1,2]", help="only this topic or its partitions"),
 ]
 AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="every topic")]
-ForceOption = Annotated[bool, typer.Option("--force", help="overtake a writer that still runs")]
+ForceOption = Annotated[bool, typer.Option("--force", help="take over from a running writer")]
 WriterGoneOption = Annotated[
-    bool, typer.Option("--writer-gone", help="the job has ended, though files are young")
+    bool,
+    typer.Option(
+        "--writer-gone", help="confirm that the job has stopped although files changed recently"
+    ),
 ]
 IntoOption = Annotated[
     str | None,
-    typer.Option("--into", metavar="NEW_DIR", help="change a copy there; leave this one alone"),
+    typer.Option(
+        "--into", metavar="NEW_DIR", help="change a copy there; leave the original unchanged"
+    ),
 ]
 ShardsArgument = Annotated[
     str | None,
-    typer.Argument(metavar="TARGET", help="a stream or an assignment file; may be left out if one"),
+    typer.Argument(
+        metavar="TARGET", help="a stream or an assignment file; optional if there is only one"
+    ),
 ]
 OwnerArgument = Annotated[
     str, typer.Argument(metavar="TARGET", help="a stream or an assignment file")
@@ -48,16 +58,18 @@ OwnerArgument = Annotated[
 NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="names of nodes")]
 WeightsOption = Annotated[
     str | None,
-    typer.Option(metavar="events|keys|bytes|FILE", help="what shards weigh: by state, or a file"),
+    typer.Option(
+        metavar="events|keys|bytes|FILE", help="weights of the shards: from their state, or a file"
+    ),
 ]
 MaxMovesOption = Annotated[
     int | None, typer.Option(metavar="N", min=0, help="move no more shards than this")
 ]
 IdempotentOption = Annotated[
-    bool, typer.Option("--idempotent", help="nothing to do, if it is so already")
+    bool, typer.Option("--idempotent", help="succeed if there is nothing to do")
 ]
 OutputOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="write a new file; leave the target alone")
+    str | None, typer.Option(metavar="FILE", help="write a new file; leave the target unchanged")
 ]
 
 _ONLY_FOR = {
@@ -65,7 +77,7 @@ _ONLY_FOR = {
     "--read-data-subset": "gated streams",
     "--max-duration": "gated streams",
     "--consumer": "offset stores",
-    "--batch": "Spark checkpoints",
+    "--batch": "Spark checkpoints and gated streams",
     "--sink": "Spark checkpoints",
     "--into": "Spark checkpoints",
     "--offsets": "Spark checkpoints",
@@ -78,4 +90,4 @@ def refuse_options(target: Target, **given: object) -> None:
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"
         if value is not None and option not in target.accepts:
-            raise UsageError(f"{option} is for {_ONLY_FOR[option]}, which this target is not")
+            raise UsageError(f"{option} applies to {_ONLY_FOR[option]} only")

@@ -49,13 +49,13 @@ class Session:
 
     @property
     def config_path(self) -> Path | None:
-        """Where the configuration was said to be; None: wherever it is by default."""
+        """The configured path of the configuration; None: the default path."""
         named = self.config_option or os.environ.get(CONFIG_VARIABLE)
         return Path(named) if named else None
 
     @cached_property
     def config(self) -> Config:
-        """The configuration, read when first asked for."""
+        """The configuration, read at the first access."""
         path = self.config_path
         if self.makes_config and path is not None and not os.path.lexists(path):
             return Config()
@@ -85,7 +85,7 @@ class Session:
         return self.dry_run or self.plan_out is not None
 
     def carry_out(self, change: Change) -> None:
-        """Change a target by a plan of its journal, unless a living writer stands against it."""
+        """Change a target by a plan of its journal, unless a running writer prevents it."""
         plan = change.plan
         try:
             warning = change.journal.preflight(plan) if plan.actions else None
@@ -114,20 +114,20 @@ class Session:
         entry = self._apply(plan, apply)
         undo = undo_command(plan, entry) if entry and entry.undo == "yes" else None
         if self.sink.mode is not Mode.JSON:
-            # First of all, and beside the result: that it was done must not be lost with it.
+            # Before the result, and not on stdout: a lost result must not hide the change.
             done = f"Done: {entry.id}." if entry else "Done."
             self.sink.note(done + (f" Undo it with: {undo}" if undo else ""))
         if self.sink.mode is not Mode.TABLE:
             self.sink.show(plan_view(plan, applied=True, entry=entry, undo=undo))
 
     def _confirm(self, plan: Plan) -> None:
-        """Show the plan where the question is asked, and ask, unless `--yes` was said."""
+        """Show the plan where the question is asked, and ask, unless `--yes` is set."""
         from sluicegate_cli.output.plan import plan_view
 
         if self.sink.mode is Mode.TABLE:
             self.sink.show(plan_view(plan))
         elif not self.yes and self.sink.can_ask:
-            # The result goes elsewhere, but what is asked about must be seen where it is asked.
+            # The result goes elsewhere, but the plan must be visible where the question is asked.
             for action in plan.actions:
                 self.sink.note(f"{action.verb} {action.place}: {action.detail}")
             for consequence in plan.consequences:
@@ -143,7 +143,7 @@ class Session:
 
     @property
     def audit_log(self) -> Path | None:
-        """The file that gets a line per change, if there is to be one."""
+        """The file that gets a line per change, if one is configured."""
         return Path(self.config.audit_log) if self.config.audit_log else None
 
     def _save(self, plan: Plan) -> None:
@@ -181,7 +181,7 @@ class Session:
 
 
 def undo_command(plan: Plan, entry: Entry) -> str:
-    """The command that takes a change back."""
+    """The command that reverts a change."""
     assert plan.subject
     target = plan.subject.name or plan.subject.uri
     return command("undo", target, "--op", entry.id)

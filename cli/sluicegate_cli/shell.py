@@ -37,11 +37,11 @@ _SETTINGS = {"help_option_names": ["--help", "-h"]}
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command line and give its exit code; prints every error itself."""
+    """Run a command line and return its exit code; prints every error itself."""
     name = PurePath(argv[0]).name
     program = name if name in NAMES else NAMES[0]
     arguments = list(argv[1:])
-    # Before parsing, since what cannot be parsed must still be reported in the asked-for mode.
+    # Before parsing, because a parse error must still be reported in the requested mode.
     ensure_streams()
     own = list(takewhile(lambda word: word != "--", arguments))
     sink = Sink(program, json="--json" in own, no_color="--no-color" in own)
@@ -56,16 +56,16 @@ def run(argv: Sequence[str]) -> int:
     except _SigTerm:
         return _report(sink, Terminated("terminated"))
     except BrokenPipeError:
-        # Help was cut short by a reader that left; that is no error.
+        # The reader of the help closed the pipe; that is no error.
         sink.close()
         return EXIT_DONE
-    except Exception as e:  # noqa: BLE001 - the last resort: no traceback at three in the morning
+    except Exception as e:  # noqa: BLE001 - the last resort: operators get no traceback
         return _report(sink, SluicegateError(f"unexpected {type(e).__name__}: {e}"))
     return code
 
 
 def root_command() -> TyperGroup:
-    """The whole command tree; commands are imported when they are asked for."""
+    """The complete command tree; commands are imported when they are needed."""
     return _LazyGroup("")
 
 
@@ -88,7 +88,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
 def _as_usage_error(error: typer.TyperException, program: str) -> UsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else program
-    message = error.format_message().rstrip(".") or "nothing was asked for"
+    message = error.format_message().rstrip(".") or "no command"
     return UsageError(message, hint=f"{path} --help")
 
 
@@ -102,7 +102,7 @@ def _report(sink: Sink, error: SluicegateError) -> int:
 
 
 class _SigTerm(BaseException):
-    """SIGTERM, like KeyboardInterrupt not an `Exception`: no check may take it for a finding."""
+    """SIGTERM; like KeyboardInterrupt no `Exception`, so that no check reports it as a finding."""
 
 
 def _on_sigterm(_number: int, _frame: object) -> NoReturn:
@@ -193,7 +193,7 @@ def load_command(path: str) -> TyperCommand:
 
 
 def reported_rules(module: ModuleType) -> list[Rule]:
-    """The finding codes that a command says it can report."""
+    """The finding codes that a command can report."""
     return [rule for prefix in getattr(module, "FINDINGS", ()) for rule in rules(prefix)]
 
 
@@ -221,7 +221,7 @@ def _change_options() -> list[TyperOption]:
 def _plan_options() -> list[TyperOption]:
     return [
         _option("--plan-out", "save the plan to a new file instead of applying it", "FILE"),
-        _option("--expires", "how long the saved plan may be applied; 24h", "DURATION"),
+        _option("--expires", "how long the saved plan is valid; default 24h", "DURATION"),
     ]
 
 
@@ -244,7 +244,7 @@ def _option(name: str, text: str, metavar: str | None = None, short: str = "") -
 
 
 def _make_session(ctx: Any) -> Session:
-    """Common options count wherever on the line they stand; the innermost one wins."""
+    """Common options may be anywhere on the line; the innermost one wins."""
     values: dict[str, Any] = {}
     at = ctx
     while at is not None:
@@ -255,11 +255,11 @@ def _make_session(ctx: Any) -> Session:
     for name in ("home", "config", "plan_out"):
         if values.get(name) == "":
             option = name.replace("_", "-")
-            raise UsageError(f"--{option} is empty", hint=f"name a path, or leave --{option} out")
+            raise UsageError(f"--{option} is empty", hint=f"name a path, or remove --{option}")
     if values.get("expires") and not values.get("plan_out"):
-        raise UsageError("--expires is for a plan that is saved", hint="add --plan-out FILE")
+        raise UsageError("--expires applies to saved plans only", hint="add --plan-out FILE")
     if values.get("plan_out") and values.get("dry_run"):
-        raise UsageError("--plan-out and --dry-run exclude each other", hint="leave one out")
+        raise UsageError("--plan-out and --dry-run exclude each other", hint="use one of them")
     return Session(
         sink=Sink(ctx.find_root().info_name, json=values["json"], no_color=values["no_color"]),
         home_option=values["home"],
@@ -274,7 +274,7 @@ def _make_session(ctx: Any) -> Session:
 
 
 def _reason(text: str | None) -> str | None:
-    """A reason as it can be recorded: some words of real text."""
+    """A reason that can be recorded: short, valid text."""
     if text is None:
         return None
     try:
@@ -282,5 +282,7 @@ def _reason(text: str | None) -> str | None:
     except UnicodeEncodeError:
         raise UsageError("--reason is not valid text", hint="write it in UTF-8") from None
     if size > _REASON_BYTES:
-        raise UsageError(f"--reason is over {_REASON_BYTES} bytes long", hint="a sentence will do")
+        raise UsageError(
+            f"--reason is longer than {_REASON_BYTES} bytes", hint="write one sentence"
+        )
     return text

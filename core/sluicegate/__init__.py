@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as mypy knows it, so that --version need not import typing
+TYPE_CHECKING = False  # mypy recognises the name, and --version need not import typing
 if TYPE_CHECKING:
     from typing import Any
 
 __version__ = "0.1.0"
 
-# Imported when asked for: a name of PySpark's side brings PySpark, one of a store does not.
+# Imported on first use, so that PySpark is imported only for the names that need it.
 _HOMES = {
     "Finding": "findings.Finding",
     "SluicegateError": "errors.SluicegateError",
@@ -52,7 +52,7 @@ __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - all of them are texts
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from the module that has it."""
+    """A public name, from the module that defines it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

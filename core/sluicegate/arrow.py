@@ -2,10 +2,10 @@
 
 pyarrow imports pandas, if it is installed, when it first meets a value that might belong to it: in
 `pa.array` and `pa.scalar`, in `to_numpy` and `np.asarray`, in functions of `pyarrow.compute` that
-are given a plain number, and when `pyarrow.dataset` is imported, which `read_table`, `group_by` and
+get a plain number, and when `pyarrow.dataset` is imported, which `read_table`, `group_by` and
 `join` do. PySpark needs pandas, so it is installed, and its import takes ten times as long as
-opening a stream. The functions here give the same columns in other ways. Where only Arrow can tell
-of which kind values are, it is asked, and pandas is imported.
+opening a stream. The functions here return the same columns in other ways. Where only Arrow can
+determine the type of values, they call it, and pandas is imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Column: TypeAlias = "np.ndarray[Any, Any]"
 
-# What the offsets of a column of texts reach; Arrow splits what is longer.
+# The largest offset in a column of texts; Arrow splits longer columns.
 _LONGEST = 2**31 - 1
 
 
@@ -75,7 +75,7 @@ def truths(values: Sequence[bool]) -> pa.Array:
 
 
 def repeated(number: int, count: int) -> pa.Array:
-    """A column that has one whole number in every row."""
+    """A column that has the same integer in every row."""
     import numpy as np
 
     return column(np.full(count, number, np.int64))
@@ -109,7 +109,7 @@ def values_of(column: pa.Array) -> Column:
 def grouped(rows: pa.Table, keys: Sequence[str], wanted: Sequence[tuple[str, str]]) -> pa.Table:
     """Group rows by keys, in their order; each aggregate of a column is called `COLUMN_HOW`."""
     try:
-        # `pyarrow.acero` has these, too, but imports `pyarrow.dataset` beside them.
+        # `pyarrow.acero` has these, too, but also imports `pyarrow.dataset`.
         from pyarrow._acero import AggregateNodeOptions, Declaration, TableSourceNodeOptions
     except ImportError:
         return rows.group_by(list(keys), use_threads=False).aggregate(list(wanted))

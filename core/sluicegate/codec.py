@@ -1,4 +1,4 @@
-"""Framed msgpack: the one format of everything Sluicegate writes for itself.
+"""Framed msgpack: the format of all of Sluicegate's own files.
 
 Layout of a frame, little-endian (FORMAT.md has the normative text and an example):
 
@@ -10,8 +10,8 @@ Layout of a frame, little-endian (FORMAT.md has the normative text and an exampl
     32  32  frame checksum   BLAKE2b-256 of bytes 0 to 31 and the body
     64   …  body             canonical msgpack
 
-The header has its own checksum so that "written by a newer release" can be told from "damaged":
-a version is believed only when the header is intact.
+The header has its own checksum to distinguish "written by a newer release" from "damaged": a
+version is trusted only if the header is intact.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Value = Any
 
 
 class NotEncodable(SluicegateError):
-    """A value that has no canonical bytes; always a mistake in the program, never in a file."""
+    """A value that has no canonical bytes; always a bug in the program, never in a file."""
 
     default_hint = "report this as a bug, with SG_DEBUG=1 output"
 
@@ -69,7 +69,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the first 64 bytes of an intact frame say."""
+    """The first 64 bytes of an intact frame, decoded."""
 
     kind: str
     version: int
@@ -120,7 +120,7 @@ def _unsupported(fmt: Format, version: int, place: str) -> UnsupportedFormat:
 
 
 def read_header(data: bytes, place: str) -> Header:
-    """The header of a frame from its first 64 bytes; enough to tell what a file is."""
+    """The header of a frame from its first 64 bytes; enough to identify a file."""
     if data[:8] != MAGIC[: len(data)]:
         raise _corrupt(place, 0, "does not start like a Sluicegate file")
     if len(data) < HEADER_BYTES:
@@ -165,7 +165,7 @@ def _unpack(body: bytes, place: str) -> Value:
 
 
 def _canonical(value: Value, depth: int) -> Value:
-    """The same value with sorted maps; refuses what has no single encoding."""
+    """The same value with sorted maps; refuses values without a single encoding."""
     if depth > MAX_NESTING:
         raise NotEncodable(f"nested deeper than {MAX_NESTING}")
     match value:
@@ -191,7 +191,7 @@ def _canonical(value: Value, depth: int) -> Value:
 
 
 def _is_plain(items: Sequence[Value]) -> bool:
-    """Whether a list needs no look at its items one by one: the long lists are of one kind."""
+    """Whether a list need not be checked item by item: the long lists have items of one type."""
     kinds = set(map(type, items))
     if kinds == {int}:
         return min(items) in _INTEGERS and max(items) in _INTEGERS
@@ -209,5 +209,5 @@ def _corrupt(place: str, position: int, what: str) -> Corrupt:
 
 
 def digest_of(data: bytes) -> str:
-    """The name that content has."""
+    """The digest of content, which is its name."""
     return blake2b(data, digest_size=32).hexdigest()

@@ -1,9 +1,7 @@
-"""`sluicegate.toml`: every key described once, and what an installation calls its targets.
+"""`sluicegate.toml`: a table of all keys, and the named targets of an installation.
 
-Checking, the commented example that `sluicegate init` writes, and sluicegate.toml(5) are all made
-from these tables.
-
-Its keys are described once, in `config_keys`.
+The checks, the commented example that `sluicegate init` writes, and sluicegate.toml(5) are all
+generated from these tables.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ DEFAULT_HOME = ".sluicegate"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of the configuration: its type, an example, and what it does."""
+    """One key of the configuration: its type, an example, and its effect."""
 
     name: str
     type: type
@@ -37,9 +35,9 @@ class Key:
 
 GENERAL = (
     Key("home", str, f'"{DEFAULT_HOME}"', "directory that holds gated streams", is_path=True),
-    Key("default_stream", str, '"clicks"', "stream that commands work on when none is named"),
-    Key("read_only", bool, "false", "refuse every command that would change something"),
-    Key("require_reason", bool, "false", "demand --reason for every change"),
+    Key("default_stream", str, '"clicks"', "stream for commands that name no target"),
+    Key("read_only", bool, "false", "refuse every command that changes a target"),
+    Key("require_reason", bool, "false", "require --reason for every change"),
     Key("audit_log", str, '"changes.jsonl"', "file that gets a line per change", is_path=True),
 )
 MAINTAIN = (
@@ -47,14 +45,12 @@ MAINTAIN = (
         "keep",
         str,
         '"7d"',
-        "what is younger is kept: snapshots, records, backups",
+        "keep snapshots, records and backups younger than this",
         is_duration=True,
     ),
-    Key(
-        "keep_snapshots", int, "100", "so many of a stream's newest snapshots are kept in any case"
-    ),
-    Key("verify_seconds", int, "60", "how long one run may read contents, all targets together"),
-    Key("idle", str, '"2d"', "warn of a target at which nothing ran for longer", is_duration=True),
+    Key("keep_snapshots", int, "100", "always keep this many of a stream's newest snapshots"),
+    Key("verify_seconds", int, "60", "how long one run may read contents, for all targets"),
+    Key("idle", str, '"2d"', "warn if no job ran on a target for longer", is_duration=True),
 )
 TARGET = (
     Key(
@@ -82,7 +78,12 @@ STREAM = (
         "required: embedded log, or kafka://host:port/topic",
         is_path=True,
     ),
-    Key("stamp", list, '["producer", "partition", "seq"]', "columns of the stamp; none: position"),
+    Key(
+        "stamp",
+        list,
+        '["producer", "partition", "seq"]',
+        "columns of the stamp (event id); default: the position",
+    ),
     Key(
         "columns",
         dict,
@@ -94,9 +95,9 @@ STREAM = (
     Key("aggregates", dict, '{ clicks = "count", spent = "sum(price)" }', "state kept per key"),
     Key("sink", str, '"/data/clicks/out"', "directory for the output", is_path=True),
     Key("on_reject", str, '"keep"', "records without stamp or key", choices=("keep", "fail")),
-    Key("max_events", int, "1000000", "most events that one epoch reads; 5000000"),
-    Key("offsets", str, '"/data/offsets"', "store that gets the positions too", is_path=True),
-    Key("app", str, '"jobs/clicks.py"', "application of your own that runs it", is_path=True),
+    Key("max_events", int, "1000000", "most events that one epoch reads; default 5000000"),
+    Key("offsets", str, '"/data/offsets"', "store that also gets the positions", is_path=True),
+    Key("app", str, '"jobs/clicks.py"', "your own application that runs it", is_path=True),
 )
 
 
@@ -109,7 +110,7 @@ _PLACES = ("checkpoint", "offsets")
 _TYPE_NAMES = {
     str: "text in quotes",
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     list: "a list of texts",
     dict: "a table of texts",
 }
@@ -117,7 +118,7 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class NamedTarget:
-    """A `[targets.NAME]` table: what the place is called, which key named it, and its extras."""
+    """A `[targets.NAME]` table: its name, the key that holds its place, and the other keys."""
 
     name: str
     role: str
@@ -128,7 +129,7 @@ class NamedTarget:
 
 @dataclass(frozen=True, slots=True)
 class NamedStream:
-    """A `[streams.NAME]` table; `genesis` pins what it says."""
+    """A `[streams.NAME]` table; `genesis` fixes its settings."""
 
     name: str
     source: str
@@ -146,7 +147,7 @@ class NamedStream:
 
 @dataclass(frozen=True, slots=True)
 class Maintain:
-    """The `[maintain]` table: what is kept, and how much a run may do; times are in seconds."""
+    """The `[maintain]` table: retention, and limits of a run; times are in seconds."""
 
     keep: float = 7 * 86400.0
     keep_snapshots: int = 100
@@ -156,7 +157,7 @@ class Maintain:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A checked configuration; `path` is None when there is no file and all is default."""
+    """A checked configuration; `path` is None if there is no file, so that all is default."""
 
     path: Path | None = None
     home: str | None = None
@@ -173,21 +174,21 @@ def load_config(path: Path | None) -> Config:
     """The configuration at `path`, which must exist; without one, `./sluicegate.toml` if any."""
     if path is None:
         path = Path(FILE_NAME)
-        # A snapshot that leads nowhere is a configuration that is missing, not none: fail closed.
+        # A dangling symlink is a missing configuration, not an absent one: fail closed.
         if not os.path.lexists(path):
             return Config()
     try:
-        # Resolved first: mounted configuration is often a snapshot, and the operator named it.
+        # Resolved first: mounted configuration is often a symlink, and the operator named it.
         real = path.resolve()
         data = LocalStorage(real.parent).get(real.name, limit=_MAX_BYTES)
     except (RuntimeError, OSError) as e:
         raise ConfigInvalid(f"{path} cannot be found: {e}", place=str(path)) from e
     except Corrupt as e:
-        raise ConfigInvalid(e.message, hint="it should be a few lines of text") from e
+        raise ConfigInvalid(e.message, hint="check that it is the right file") from e
     except NotFound as e:
         raise NotFound(
             f"there is no configuration {path}",
-            hint="make a commented one with: sluicegate init",
+            hint="create a commented one with: sluicegate init",
             place=str(path),
         ) from e
     return parse_config(data, path)
@@ -207,14 +208,14 @@ def parse_config(data: bytes, path: Path) -> Config:
 
 
 def example() -> str:
-    """A commented configuration that says what every key does and sets none of them."""
+    """A commented configuration that describes every key and sets none of them."""
     lines = [
         "# Sluicegate configuration. Relative paths are relative to this file.",
         "# Every key is optional; see sluicegate.toml(5).",
         "",
         *_commented(GENERAL),
         "",
-        "# What `sluicegate maintain` keeps, and how much it may do.",
+        "# Retention and limits of `sluicegate maintain`.",
         "# [maintain]",
         *_commented(MAINTAIN),
         "",
@@ -235,7 +236,7 @@ def _commented(keys: tuple[Key, ...]) -> list[str]:
 
 
 class _Checker:
-    """Turns parsed TOML into a `Config`, naming the key of whatever is wrong."""
+    """Turns parsed TOML into a `Config`; errors name the invalid key."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -343,7 +344,7 @@ def _is(value: Any, wanted: type) -> bool:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     if wanted is dict:
         return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-    # In Python, but not in TOML, true is also a whole number.
+    # In Python, but not in TOML, true is also an integer.
     return isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
 
 

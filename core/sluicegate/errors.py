@@ -1,8 +1,8 @@
-"""Every way Sluicegate can fail: exit code, meaning and default hint sit on the class.
+"""Every way Sluicegate can fail: each class has its exit code, meaning and default hint.
 
 The command line, the man pages and docs/reference/exit-codes.md take the exit codes from here.
-Raise the most specific class; say in `message` what happened and to what, and in `hint` the next
-command to type when it is known better than the class knows it.
+Raise the most specific class; `message` states what happened and where, and `hint` the next
+command to type if it is more specific than the default of the class.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class InvalidName(UsageError):
 class ConfigInvalid(UsageError):
     """`sluicegate.toml` has an unknown key, a wrong type or does not parse."""
 
-    default_hint = "see sluicegate.toml(5), or make a commented example with: sluicegate init"
+    default_hint = "see sluicegate.toml(5), or create a commented example with: sluicegate init"
 
 
 class ProblemsFound(SluicegateError):
@@ -81,25 +81,25 @@ class ProblemsFound(SluicegateError):
 
 
 class NotConfirmed(SluicegateError):
-    """A change was not confirmed: no terminal to ask on, or the answer was no."""
+    """A change was not confirmed: there is no terminal, or the answer was no."""
 
     exit_code = 4
     meaning = "confirmation missing or refused; nothing was changed"
-    default_hint = "look at the plan with --dry-run, then run it again with --yes"
+    default_hint = "check the plan with --dry-run, then run the command again with --yes"
 
 
 class ChangeForbidden(NotConfirmed):
-    """The configuration forbids changes, or demands a reason for them."""
+    """The configuration forbids changes, or requires a reason for them."""
 
     default_hint = "see read_only and require_reason in sluicegate.toml"
 
 
 class Drifted(SluicegateError):
-    """The target is no longer what the plan was made for."""
+    """The target has changed since the plan was made."""
 
     exit_code = 5
     meaning = "the target drifted from the plan; nothing was changed"
-    default_hint = "make the plan anew and review it"
+    default_hint = "create a new plan and review it"
 
 
 class NotFound(SluicegateError):
@@ -107,19 +107,19 @@ class NotFound(SluicegateError):
 
     exit_code = 10
     meaning = "not found"
-    default_hint = "list what there is with: sluicegate status"
+    default_hint = "list the known targets with: sluicegate status"
 
 
 class Locked(SluicegateError):
-    """Somebody else holds the lock, or a writer is alive."""
+    """Another process holds the lock, or a writer is alive."""
 
     exit_code = 11
     meaning = "locked, or a writer is alive"
-    default_hint = "see who holds it with: sluicegate locks list"
+    default_hint = "list the holders with: sluicegate locks list"
 
 
 class Corrupt(SluicegateError):
-    """A file does not hold what its format promises."""
+    """The content of a file violates its format."""
 
     exit_code = 12
     meaning = "corrupt"
@@ -127,7 +127,7 @@ class Corrupt(SluicegateError):
 
 
 class Fenced(SluicegateError):
-    """A newer version, generation or writer has overtaken this one."""
+    """A newer version, generation or writer supersedes this one."""
 
     exit_code = 13
     meaning = "fenced: stale version, stale generation or split brain"
@@ -135,21 +135,21 @@ class Fenced(SluicegateError):
 
 
 class StaleVersion(Fenced):
-    """The shards were assigned anew since the epoch was routed."""
+    """The shards were reassigned after the epoch was routed."""
 
-    default_hint = "route the epoch again at the new version and commit it then"
+    default_hint = "route the epoch again at the new version, then commit it"
 
 
 class StaleGeneration(Fenced):
-    """The stream was reset, rolled back or repaired: what this writer works on is abandoned."""
+    """The stream was reset, rolled back or repaired: the work of this writer is discarded."""
 
-    default_hint = "stop this job and start it anew; see: sluicegate history STREAM"
+    default_hint = "stop this job and start it again; see: sluicegate history STREAM"
 
 
 class SplitBrainCommit(Fenced):
     """Another run has taken over the stream."""
 
-    default_hint = "stop this job; see who took over with: sluicegate history STREAM"
+    default_hint = "stop this job; find the new writer with: sluicegate history STREAM"
 
 
 class UnsupportedFormat(SluicegateError):
@@ -173,7 +173,7 @@ class Interrupted(SluicegateError):
 
     exit_code = 130
     meaning = "interrupted (SIGINT)"
-    default_hint = "nothing is left half-written; look where it stands, then run the command again"
+    default_hint = "no partial change was left behind; check `sluicegate status`, then retry"
 
 
 class Terminated(SluicegateError):
@@ -181,7 +181,7 @@ class Terminated(SluicegateError):
 
     exit_code = 143
     meaning = "terminated (SIGTERM)"
-    default_hint = "nothing is left half-written; look where it stands, then run the command again"
+    default_hint = "no partial change was left behind; check `sluicegate status`, then retry"
 
 
 def error_classes(root: type[SluicegateError] = SluicegateError) -> Iterator[type[SluicegateError]]:
@@ -192,7 +192,7 @@ def error_classes(root: type[SluicegateError] = SluicegateError) -> Iterator[typ
 
 
 def error_in(text: str) -> SluicegateError | None:
-    """The first error of ours that Python has written into a text: a traceback's last line."""
+    """The first Sluicegate error in a text of Python tracebacks."""
     known = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in error_classes()}
     for name, message in _THROWN.findall(text):
         if kind := known.get(name):

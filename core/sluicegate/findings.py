@@ -1,8 +1,8 @@
-"""What a check reports: findings with stable codes, and the registry that explains every code.
+"""The results of checks: findings with stable codes, and the registry that explains every code.
 
 A `Rule` is registered once, at import of the module that can report it. Documentation, `--help`
 and the JSON output take code, severity and explanation from the registry, so a code cannot be
-reported without being documented. A rule also holds how it shows in a driver's log (`LogPattern`)
+reported without being documented. A rule also holds its patterns in a driver's log (`LogPattern`)
 and, with `fixes`, the function that fixes it.
 """
 
@@ -29,7 +29,7 @@ _Fix = TypeVar("_Fix", bound=Callable[..., Any])
 
 
 class Severity(Enum):
-    """Errors need a person and give exit code 3; warnings should be read; notes inform."""
+    """Errors need operator action and set exit code 3; warnings should be read; notes inform."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -37,7 +37,7 @@ class Severity(Enum):
 
 
 class Site(Enum):
-    """Where in Spark an exception was thrown, told by the lines of its stack trace."""
+    """Where in Spark an exception was thrown, by the lines of its stack trace."""
 
     OFFSETS = r"\.OffsetSeq(?:Log|Metadata)?[.$]|SourceOffset\$?\."
     COMMITS = r"\.Commit(?:Log|Metadata)[.$]"
@@ -50,7 +50,7 @@ class Site(Enum):
         r"|RocksDB(?:FileManager|StateStoreProvider|CheckpointMetadata)?)[.$]"
     )
     START = r"MicroBatchExecution\.\S{0,40}(?:populateStartOffsets|initializeExecution|PrevOffset)"
-    # Known, so that what is thrown there is not taken for something above.
+    # Listed, so that exceptions from there are not attributed to a site above.
     SHUFFLE = r"\.(?:ShuffleBlockFetcherIterator|BlockStoreShuffleReader)[.$]"
     INPUT = r"\.FileScanRDD[.$]"
     ELSEWHERE = r"(?!)"
@@ -58,15 +58,14 @@ class Site(Enum):
 
 @dataclass(frozen=True)
 class LogPattern:
-    """How a rule shows in a driver's log, what to do then, and the next command.
+    """How a rule appears in a driver's log, what to do then, and the next command.
 
     Classes are Spark's own names of errors; texts are expressions for versions that have no name
-    for it, and their named groups become facts. With `sites`, a match counts only if the stack
-    trace comes from there; with `bare` also, weakly, when there is no trace. A weak match is
-    dropped if the log tells of a cause of the same family for certain. `also` are codes of other
-    rules that the same words can stand for. `first` puts a cause before others: nothing can be
-    repaired before. `wraps` says that the words come with those of other patterns, which are
-    preferred.
+    for it, and their named groups become facts. With `sites`, a match is valid only if the stack
+    trace comes from there; with `bare` also, weakly, if there is no trace. A weak match is
+    dropped if the log has a certain cause of the same family. `also` are codes of other rules
+    that the same text can mean. `first` puts a cause before others, because it must be repaired
+    first. `wraps` means that the text comes with that of other patterns, which are preferred.
     """
 
     advice: str
@@ -83,14 +82,14 @@ class LogPattern:
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
-        """All that shows it, as one expression."""
+        """All classes and texts, as one expression."""
         names = "|".join(re.escape(name) for name in self.classes)
         named = [rf"(?<![A-Z_])(?:{names})(?![A-Z_])"] if names else []
         return re.compile("|".join((*named, *self.texts)))
 
     @property
     def is_last_resort(self) -> bool:
-        """Whether it is only told if the log tells nothing else."""
+        """Whether it is only reported if the log has no other cause."""
         return self.family == LAST_RESORT
 
     def is_certain(self, site: Site | None) -> bool | None:
@@ -104,10 +103,10 @@ class LogPattern:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that can be wrong: its stable code, how bad it is, and what it means.
+    """One kind of problem: its stable code, its severity, and what it means.
 
     `follows` are codes of other rules: while one of those is found, this one is not fixed, because
-    it goes away with the other.
+    the fix of the other also resolves it.
     """
 
     code: str
@@ -119,7 +118,7 @@ class Rule:
 
     @property
     def fix(self) -> Callable[[Any, Finding], Any] | None:
-        """The function that works out what to do about a finding, if there is one."""
+        """The function that fixes a finding, if there is one."""
         return _FIXES.get(self.code)
 
     def at(self, place: str, detail: str = "", *, repair: str = "") -> Finding:
@@ -129,7 +128,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One occurrence of a rule: where, what exactly, and the command that repairs it."""
+    """One occurrence of a rule: its place, its detail, and the command that repairs it."""
 
     rule: Rule
     place: str
@@ -161,12 +160,12 @@ def rule(
 
 
 def fixes(*fixed: Rule) -> Callable[[_Fix], _Fix]:
-    """Make a function the fix of rules of its own module."""
+    """Register a function as the fix of rules of its own module."""
 
     def register(function: _Fix) -> _Fix:
         for each in fixed:
             if each.code in _FIXES:
-                raise ValueError(f"{each.code} has a fix already")
+                raise ValueError(f"{each.code} already has a fix")
             _FIXES[each.code] = function
         return function
 
@@ -174,7 +173,7 @@ def fixes(*fixed: Rule) -> Callable[[_Fix], _Fix]:
 
 
 def register_later(modules: Iterable[str]) -> None:
-    """Name modules that register rules, to be imported once all rules are asked for."""
+    """Name modules that register rules, to be imported when all rules are needed."""
     _LATER.update(modules)
 
 
@@ -186,9 +185,9 @@ def rules(prefix: str = "SG-") -> list[Rule]:
 
 
 def rules_in(module: ModuleType) -> list[Rule]:
-    """The rules that have a name in a module, in their order.
+    """The rules that a module defines, in their order.
 
-    These are its own, because modules use the rules of others as `module.RULE`.
+    A name in the module is enough, because modules use the rules of others as `module.RULE`.
     """
     return [each for each in vars(module).values() if isinstance(each, Rule)]
 
@@ -200,5 +199,5 @@ def worst_first(found: Iterable[Finding]) -> list[Finding]:
 
 
 def has_errors(found: Iterable[Finding]) -> bool:
-    """Whether a person is needed."""
+    """Whether operator action is needed."""
     return any(f.severity is Severity.ERROR for f in found)

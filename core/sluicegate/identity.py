@@ -1,7 +1,7 @@
 """Markers: the file that makes a directory a home or a store.
 
-A directory without its marker is never taken for one, so a disk that is not mounted does not look
-like an empty home or store, and nothing starts from nothing in silence.
+A directory without its marker is never used as one, so a disk that is not mounted does not look
+like an empty home or store, and no job silently starts from the beginning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OWN = ("id", "created_at", "by", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a marker says: a random identity, made once, and when; `more` is the kind's own."""
+    """The content of a marker: a random id, its creation time, and fields of its kind (`more`)."""
 
     id: str
     created_at: float
@@ -32,7 +32,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One kind of marked directory: the marker's file name, its kind of frame, what it makes."""
+    """One kind of marked directory: the marker's file name and frame, and what it marks."""
 
     name: str
     kind: str
@@ -45,14 +45,14 @@ class Marker:
         return codec.Format(self.kind, self.version, _MAX_BODY, oldest=self.version)
 
     def read(self, storage: Storage, *, make: str) -> Mark:
-        """What the marker says, or `NotFound` / `Corrupt`; `make` is the command that makes one."""
+        """Read the marker, or `NotFound` / `Corrupt`; `make` is the command that creates one."""
         place = f"{storage.uri}/{self.name}"
         try:
             data = storage.get(self.name, limit=self.format.max_frame)
         except NotFound as e:
             raise NotFound(
                 f"{storage.uri} is not {self.what}: {place} does not exist",
-                hint=f"mount its disk, or check the path; a new one: {make}",
+                hint=f"mount its disk, or check the path; to create a new one: {make}",
                 place=place,
             ) from e
         again = f"restore it from a backup, or move it away and run: {make}"
@@ -69,7 +69,7 @@ class Marker:
     def create(
         self, storage: Storage, reason: str | None = None, more: Mapping[str, Any] | None = None
     ) -> bool:
-        """Mark a directory; False if somebody did so first."""
+        """Mark a directory; False if another process did so first."""
         fields = {
             **(more or {}),
             "id": str(uuid.uuid4()),

@@ -1,7 +1,7 @@
-"""What targets remember of their changes: history, undo, applying a plan, approving one.
+"""Journals of targets: history, undo, and applying approved plans.
 
-Each kind of target keeps its journal in its own way (an offset store in its versions, a chain in
-its snapshots) and writes only that down; commands know nothing but this.
+Each kind of target stores its journal in its own way (an offset store in its versions, a chain in
+its snapshots); commands use only this interface.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sluicegate.storage import append_line
 
 
 class NothingToUndo(NotFound):
-    """The operation does not exist, is no longer kept, or was undone already."""
+    """The operation does not exist, is no longer kept, or was already undone."""
 
-    default_hint = "see what can be undone with: sluicegate history TARGET"
+    default_hint = "list the operations that can be undone with: sluicegate history TARGET"
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Who lets a plan be applied and why; for a saved plan also its digest and its author."""
+    """Who approves a plan and why; for a saved plan also its digest and its author."""
 
     by: Who
     reason: str | None = None
@@ -42,9 +42,9 @@ DONE, NOT_BEGUN = "done", "not begun"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change of a target; `undo` is `yes`, or says why it cannot be undone.
+    """One change of a target; `undo` is `yes`, or the reason why it cannot be undone.
 
-    `progress` is how far it came, where a change can be interrupted.
+    `progress` is the state of a change that can be interrupted.
     """
 
     id: str
@@ -67,13 +67,12 @@ class Entry:
 class Operation(Protocol):
     """One change of a target, as a frozen value of its parameters; each kind has its own.
 
-    A kind's operations have, in one class each, what they mean now (`plan`), doing it, and their
-    inverse.
+    Each operation of a kind is one class, with its plan, its execution and its inverse.
     """
 
     @property
     def name(self) -> str:
-        """What plans and the history call it."""
+        """Its name in plans and in the history."""
 
     def to_work(self) -> dict[str, Any]:
         """As plain values, for a plan."""
@@ -83,13 +82,13 @@ Op = TypeVar("Op", bound=Operation)
 
 
 class Journal(ABC, Generic[Op]):
-    """The changes of one target. What all kinds have in common is written here, once."""
+    """The changes of one target. The common part of all kinds is here."""
 
     uri: str
 
     @abstractmethod
     def history(self) -> list[Entry]:
-        """What is remembered, newest first."""
+        """The recorded changes, newest first."""
 
     @abstractmethod
     def operation(self, work: Mapping[str, Any]) -> Op:
@@ -97,35 +96,35 @@ class Journal(ABC, Generic[Op]):
 
     @abstractmethod
     def propose(self, operation: Op) -> Plan:
-        """What an operation means for the target as it is now."""
+        """The plan of an operation for the current state of the target."""
 
     @abstractmethod
     def inverse(self, entry: Entry, *, force: bool) -> Op:
-        """The operation that takes a change back, on top of what is there now."""
+        """The operation that reverts a change, on top of the current state."""
 
     @abstractmethod
     def settle(self, entry: Entry) -> None:
-        """Make sure that an operation which is there is durable: its writer may have died."""
+        """Make an applied operation durable: its writer may have died."""
 
     @abstractmethod
     def apply(self, plan: Plan, approval: Approval) -> Entry:
-        """Do it, under the target's lock; `Drifted` if the preconditions no longer hold."""
+        """Apply it, under the target's lock; `Drifted` if the preconditions no longer hold."""
 
     def preflight(self, plan: Plan) -> str | None:
-        """`Locked` if a living writer stands against a plan; a warning if that cannot be told."""
+        """`Locked` if a running writer prevents a plan; a warning if that is unknown."""
         del plan
         return None
 
     def is_change(self, entry: Entry) -> bool:
-        """Whether an entry is a change that undo takes back when none is named."""
+        """Whether an entry is a change that undo without an id reverts."""
         return entry.undo == "yes" and entry.undoes is None
 
     def plan(self, work: Mapping[str, Any]) -> Plan:
-        """What the work of a plan means for the target as it is now."""
+        """The plan of the same work for the current state of the target."""
         return self.propose(self.operation(work))
 
     def plan_undo(self, operation: str | None, *, force: bool = False) -> Plan:
-        """The inverse of an operation, on top of what is there now; None: of the newest change."""
+        """The inverse of an operation, on top of the current state; None: of the newest change."""
         return self.propose(self.inverse(self.undoable(operation), force=force))
 
     def undoable(self, operation: str | None) -> Entry:
@@ -135,7 +134,7 @@ class Journal(ABC, Generic[Op]):
             for entry in entries:
                 if self.is_change(entry):
                     return entry
-            raise self.nothing_to_undo(f"nobody has changed {self.uri}, or all changes are undone")
+            raise self.nothing_to_undo(f"{self.uri} has no changes, or all of them are undone")
         for entry in entries:
             if entry.id == operation:
                 if entry.undo != "yes":
@@ -144,14 +143,15 @@ class Journal(ABC, Generic[Op]):
         raise self.nothing_to_undo(f"there is no operation {operation!r} in {self.uri}")
 
     def nothing_to_undo(self, message: str) -> NothingToUndo:
-        """The one error for it, with the command that shows what can be undone."""
+        """The error for it, with the command that lists what can be undone."""
+        history = units.command("history", self.uri)
         return NothingToUndo(
-            message, hint=f"see what can be undone with: {units.command('history', self.uri)}"
+            message, hint=f"list the operations that can be undone with: {history}"
         )
 
 
 def log_intent(path: Path, plan: Plan, approval: Approval) -> None:
-    """Say in the audit log what is about to be done; refuse if it cannot be written."""
+    """Record in the audit log what is about to be done; refuse if it cannot be written."""
     try:
         append_line(path, _line("applying", plan, approval))
     except OSError as e:
@@ -170,8 +170,8 @@ def log_change(path: Path, plan: Plan, approval: Approval, entry: Entry | None) 
     except OSError as e:
         made = entry.id if entry else plan.title
         raise StorageFailed(
-            f"{made} was done, but the audit log {path} could not be written: {e.strerror}",
-            hint="add it by hand; `sluicegate history` shows what was done",
+            f"{made} was applied, but the audit log {path} could not be written: {e.strerror}",
+            hint="add the line by hand; `sluicegate history` shows the change",
             place=str(path),
         ) from e
 
@@ -181,7 +181,7 @@ def recorded(
 ) -> Entry | None:
     """Apply a plan, with a line in the audit log before it and one after it."""
     if log:
-        # Before the change: one that cannot be recorded must not happen.
+        # Before the change: a change that cannot be recorded must not happen.
         log_intent(log, plan, approval)
     entry = apply(approval)
     if log:
@@ -202,7 +202,7 @@ def _line(event: str, plan: Plan, approval: Approval) -> dict[str, Any]:
 
 
 def review(journal: Journal[Any], saved: SavedPlan) -> Plan | Entry:
-    """A saved plan that still holds; or the entry of when it was applied, so twice is once."""
+    """A saved plan that is still valid; or its entry, if it was already applied."""
     if applied := _applied(journal, saved):
         return applied
     saved.check_expiry()
@@ -210,23 +210,23 @@ def review(journal: Journal[Any], saved: SavedPlan) -> Plan | Entry:
     try:
         check_drift(saved.plan, fresh)
     except Drifted:
-        # Another process may have applied this very plan since the history was read.
+        # Another process may have applied this same plan since the history was read.
         if applied := _applied(journal, saved):
             return applied
         raise
-    # Where the target lies may differ from host to host; that it is the same was checked.
+    # The path of the target may differ between hosts; its identity was checked.
     if replace(fresh, subject=saved.plan.subject) != saved.plan:
         raise Corrupt(
-            f"what the plan says it does is not what this release would do with it: {saved.place} "
-            f"was edited, or made by another release ({saved.release})",
-            hint="make the plan anew with this release and review it",
+            f"the plan does not match what this release would do: {saved.place} was edited, or "
+            f"made by another release ({saved.release})",
+            hint="create a new plan with this release and review it",
             place=saved.place,
         )
     return fresh
 
 
 def _applied(journal: Journal[Any], saved: SavedPlan) -> Entry | None:
-    """The entry of when a saved plan was applied, if it was, and made durable."""
+    """The entry of a saved plan that was applied, made durable; None if it was not."""
     for entry in journal.history():
         if entry.plan_digest == saved.digest:
             if entry.progress == NOT_BEGUN:
@@ -246,7 +246,7 @@ def _applied(journal: Journal[Any], saved: SavedPlan) -> Entry | None:
 def undone_by(operations: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     """Operation → the one that undid it, from ids with what each undoes, oldest first.
 
-    An undo that was itself undone counts no more.
+    An undo that was itself undone is ignored.
     """
     undone: dict[str, str] = {}
     for name, undoes in reversed(operations):

@@ -1,4 +1,4 @@
-"""How far positions are behind the end of what they read. Pure; it knows no target."""
+"""How far positions are behind the end of their source. Pure; it knows no target."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from sluicegate.positions import Positions
 TRIMMED = rule(
     "SG-LAG-TRIMMED",
     Severity.ERROR,
-    "events are gone before they were read",
-    "The position lies before the oldest event that the source still holds. What lies between was "
-    "trimmed away unread; the job refuses to start rather than skip it in silence.",
+    "events were removed before they were read",
+    "The position is before the oldest event that the source still holds. The events between them "
+    "were trimmed unread; the job refuses to start rather than skip them silently.",
 )
 AHEAD = rule(
     "SG-LAG-AHEAD",
     Severity.ERROR,
-    "a position lies beyond the end of the source",
-    "The source ends before the position, so it lost events, was made anew, or is not the one that "
-    "was read. What is written next would be taken for read.",
+    "a position is beyond the end of the source",
+    "The source ends before the position, so it lost events, was created again, or is another one. "
+    "Events that are written next would be taken as read.",
 )
 
 
 class EndsUnknown(UsageError):
-    """Where the source ends is not known here."""
+    """The end of the source is not known here."""
 
     default_hint = (
-        "ask it: kafka-get-offsets.sh --bootstrap-server HOST:PORT --topic TOPIC | tr : , > "
-        "ends.csv; then add --end-offsets ends.csv"
+        "ask the broker: kafka-get-offsets.sh --bootstrap-server HOST:PORT --topic TOPIC | tr : , "
+        "> ends.csv; then add --end-offsets ends.csv"
     )
 
 
 def ends_unknown(positions: Positions, uri: str) -> EndsUnknown:
     """The error of a target whose topics only a broker knows."""
     what = f"{', '.join(sorted(positions.by_topic))} of {uri}"
-    return EndsUnknown(f"the end of {what} is known to the broker only, which is not asked here")
+    return EndsUnknown(f"the end of {what} is known to the broker only; Sluicegate does not ask it")
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One partition: the position, and what the source holds; None is what is not known."""
+    """One partition: the position, and the range of the source; None is unknown."""
 
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class Lag:
 
     @property
     def place(self) -> str:
-        """As it is shown."""
+        """The partition as text."""
         return f"{self.topic}[{self.partition}]"
 
 
@@ -85,19 +85,19 @@ def total(found: Iterable[Lag]) -> int:
 
 
 def _scope(lag: Lag) -> str:
-    """This partition alone: of the others, what is read again may be known no more."""
+    """Only this partition: for others, the dedup log may no longer know events read again."""
     return f"--topic {quote(f'{lag.topic}:{lag.partition}')}"
 
 
 def problems(found: Iterable[Lag], rewind: str) -> list[Finding]:
-    """What is wrong with positions that the source does not hold; `rewind` is what mends it."""
+    """Findings of positions that the source does not hold; `rewind` is the command to repair."""
     wrong = []
     for each in found:
         if each.position is None:
             continue
         if each.earliest is not None and each.position < each.earliest:
             gone = units.events(each.earliest - each.position)
-            detail = f"at {each.position}; the oldest left is {each.earliest}: {gone} are gone"
+            detail = f"at {each.position}; the oldest is {each.earliest}: {gone} lost"
             wrong.append(TRIMMED.at(each.place, detail, repair=f"{rewind} {_scope(each)}"))
         if each.latest is not None and each.position > each.latest:
             detail = f"at {each.position}, but the source ends at {each.latest}"

@@ -1,11 +1,10 @@
 """Locks between processes: flock(2) on a lock file, and a note of who holds it.
 
-Whether a lock is held is only ever decided by trying to take it; the kernel frees it when its
-holder dies, however it dies. Notes are evidence to show to a person. An exclusive holder, being
-alone, writes its note into the lock file itself, which costs no directory operation; each shared
-holder has a file of its own in `<lock>.holders/`. Notes outlive their holders after a crash; the
-next holder clears them away. A lock file is never unlinked, because somebody may be waiting on
-it.
+The only test whether a lock is held is to try to take it; the kernel frees it when its holder
+dies for any reason. Notes are evidence for the operator. An exclusive holder, being alone, writes
+its note into the lock file itself, which costs no directory operation; each shared holder has its
+own file in `<lock>.holders/`. Notes outlive their holders after a crash; the next holder removes
+them. A lock file is never unlinked, because another process may be waiting on it.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _NOTE_BYTES = 65536
 _PADDED = 1024
 _FAR_FUTURE = 2**36
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.05
-# Looking whether a lock is held takes it for an instant, so even "do not wait" tries this long.
-_LEAST_PATIENCE = 0.05
+# Testing whether a lock is held takes it for an instant, so even "do not wait" tries this long.
+_MIN_TIMEOUT = 0.05
 
 
 class LockMode(Enum):
-    """Shared holders exclude exclusive ones; an exclusive holder excludes everybody."""
+    """Shared holders exclude exclusive ones; an exclusive holder excludes all others."""
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
@@ -45,14 +44,14 @@ class LockMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who says they hold a lock, in which mode, since when."""
+    """A process that claims to hold a lock, in which mode, since when."""
 
     who: Who
     since: float
     mode: str
 
     def describe(self) -> str:
-        """One line of evidence: who, where, what, since when, and whether the process is there."""
+        """One line of evidence: user, host, command, start time, and whether the process runs."""
         held = units.duration(max(0.0, time.time() - self.since))
         return (
             f"{self.who}, {self.mode} since {units.utc(self.since)} ({held}); "
@@ -69,7 +68,7 @@ class Lock(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Its path, for messages."""
 
     def hold(
         self, mode: LockMode = LockMode.EXCLUSIVE, timeout: float = 10.0, *, note: bool = True
@@ -77,27 +76,26 @@ class Lock(Protocol):
         """Hold it for the length of a `with` block, or raise `Locked` with the evidence."""
 
     def hold_in_turn(self, mode: LockMode, timeout: float = 10.0) -> AbstractContextManager[None]:
-        """Like `hold`, for those who must not starve: who came first gets it first."""
+        """Like `hold`, for processes that must not starve: first come, first served."""
 
     def was_held(self) -> bool:
-        """Whether anybody ever held it."""
+        """Whether it was ever held."""
 
     def is_held(self) -> bool:
-        """Whether anybody holds it, found out by trying."""
+        """Whether it is held, tested by trying to take it."""
 
     def holders(self) -> list[Holder]:
-        """The notes of those who hold it, longest first; empty when nobody does."""
+        """The notes of its holders, longest first; empty if it is free."""
 
     def remove(self, timeout: float = 0.0) -> None:
-        """Hold it, and remove what is left of it: for locks that nobody waits for any more."""
+        """Hold it, and remove its file: for locks that no process waits for any more."""
 
 
 class FileLock:
-    """One lock file; `hold` takes it, `holders` says who has it.
+    """One lock file; `hold` takes it, `holders` lists who has it.
 
-    Two `FileLock`s exclude each other within one process too. A forked child does not inherit
-    what its parent holds. `make_directory` is called before the first is made in a directory that
-    is not there.
+    Two `FileLock`s also exclude each other within one process. A forked child does not inherit
+    the locks of its parent. `make_directory` creates a missing directory before its first lock.
     """
 
     def __init__(self, path: Path, make_directory: Callable[[], None] | None = None) -> None:
@@ -112,7 +110,7 @@ class FileLock:
         return self.path.exists()
 
     def remove(self, timeout: float = 0.0) -> None:
-        # Inside it: a process that takes it now would hold a lock that no other can see.
+        # While held: otherwise a process could take it now, and hold a lock that no other sees.
         with self.hold(timeout=timeout, note=False):
             self.path.unlink(missing_ok=True)
 
@@ -125,7 +123,7 @@ class FileLock:
         left: Path | None = None
         try:
             if note:
-                # One that cannot be written (full disk) must not cost the holder its lock.
+                # A note that cannot be written (full disk) must not cost the holder its lock.
                 with suppress(OSError):
                     left = self._leave_note(held, mode)
             yield
@@ -139,9 +137,9 @@ class FileLock:
 
     @contextmanager
     def hold_in_turn(self, mode: LockMode, timeout: float = 10.0) -> Iterator[None]:
-        """Like `hold`, for those who must not starve: who came first gets it first.
+        """Like `hold`, for processes that must not starve: first come, first served.
 
-        Shared holders that overlap would keep an exclusive one waiting for ever. So everybody
+        Overlapping shared holders would keep an exclusive one waiting for ever. So every process
         waits at a second lock, which an exclusive waiter keeps until it has its turn. Shared
         holders are many and short here, and leave no note.
         """
@@ -154,7 +152,7 @@ class FileLock:
             yield
 
     def is_held(self) -> bool:
-        """Whether anybody holds it, found out by trying."""
+        """Whether it is held, tested by trying to take it."""
         try:
             fd = self._open_to_look()
         except FileNotFoundError:
@@ -162,16 +160,16 @@ class FileLock:
         except OSError as e:
             raise _refused(self.path, e) from e
         try:
-            return not self._try_patiently(fd)
+            return not self._try_briefly(fd)
         finally:
             os.close(fd)
 
     def holders(self) -> list[Holder]:
-        """The notes of those who hold it, longest first; empty when nobody does."""
+        """The notes of its holders, longest first; empty if it is free."""
         return self._notes() if self.is_held() else []
 
-    def leftovers(self) -> list[Holder]:
-        """The notes of dead holders; `Locked` with the evidence if somebody holds the lock."""
+    def stale(self) -> list[Holder]:
+        """The notes of dead holders; `Locked` with the evidence if the lock is held."""
         if self.path.suffix != SUFFIX or not self.path.is_file():
             raise NotFound(f"there is no lock file {self.path}", place=str(self.path))
         if self.is_held():
@@ -179,15 +177,15 @@ class FileLock:
         return [holder for holder in self._notes() if holder.who.process_state() == GONE]
 
     def clear(self) -> None:
-        """Take the lock and remove all notes; `Locked` if it cannot be had."""
+        """Take the lock and remove all notes; `Locked` if that fails."""
         with self.hold(timeout=0):
             self._clear_shared()
             with suppress(OSError):
                 os.truncate(self.path, 0)
 
-    def _try_patiently(self, fd: int) -> bool:
-        """Try for a moment: somebody else may be looking, too, which takes it for an instant."""
-        deadline = time.monotonic() + _LEAST_PATIENCE
+    def _try_briefly(self, fd: int) -> bool:
+        """Try for a moment: another process may be testing, too, which takes it for an instant."""
+        deadline = time.monotonic() + _MIN_TIMEOUT
         while not self._try(fd, LockMode.EXCLUSIVE):
             if time.monotonic() >= deadline:
                 return False
@@ -195,7 +193,7 @@ class FileLock:
         return True
 
     def _acquire(self, mode: LockMode, timeout: float) -> int:
-        deadline = time.monotonic() + max(timeout, _LEAST_PATIENCE)
+        deadline = time.monotonic() + max(timeout, _MIN_TIMEOUT)
         wait = _FIRST_WAIT
         while True:
             fd = self._open()
@@ -210,7 +208,7 @@ class FileLock:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._locked(mode, timeout)
-            # Not all at once: several waiters would otherwise keep step and meet every time.
+            # Random, because several waiters would otherwise retry in step and collide every time.
             time.sleep(min(wait * random.uniform(0.5, 1.5), left))
             wait = min(wait * 2, _LONGEST_WAIT)
 
@@ -225,7 +223,7 @@ class FileLock:
                 self._make_directory()
                 return os.open(self.path, flags, 0o666)
         except PermissionError as e:
-            # Made by another user, such as root. flock(2) needs no more than this, but on NFS.
+            # Made by another user, such as root. Except on NFS, flock(2) needs no write access.
             with suppress(OSError):
                 return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             raise _refused(self.path, e) from e
@@ -258,20 +256,20 @@ class FileLock:
         return True
 
     def _is_current(self, fd: int) -> bool:
-        # Somebody may have removed the file by hand: a lock on what was there is worth nothing.
+        # The file may have been removed by hand: a lock on a removed file excludes no process.
         try:
             return os.path.samestat(os.fstat(fd), self.path.stat())
         except FileNotFoundError:
             return False
 
     def _leave_note(self, held: _Held, mode: LockMode) -> Path | None:
-        """Write down who holds it now; gives the file to remove afterwards, if any."""
+        """Record the holder; returns the file to remove afterwards, if any."""
         note = json.dumps(Holder(myself(), time.time(), mode.value).fields()).encode()
         assert held.fd is not None
         if mode is LockMode.EXCLUSIVE:
             self._clear_shared()
             # Padded, so that it covers the last holder's note without a second call. It stays
-            # when the lock is free: nobody believes a note of a lock that is not held.
+            # when the lock is free: the note of a free lock is ignored.
             os.pwrite(held.fd, note.ljust(_PADDED), 0)
             return None
         os.ftruncate(held.fd, 0)
@@ -282,7 +280,7 @@ class FileLock:
         return path
 
     def _clear_shared(self) -> None:
-        """Remove the notes of dead shared holders; what cannot be removed stays."""
+        """Remove the notes of dead shared holders; those that cannot be removed stay."""
         with suppress(OSError):
             for stale in self._holders_directory().iterdir():
                 with suppress(OSError):
@@ -302,14 +300,14 @@ class FileLock:
         return self.path.with_name(self.path.name + _HOLDERS)
 
     def _locked(self, mode: LockMode, timeout: float) -> Locked:
-        # A note whose process is gone is an older holder's, who was killed.
+        # A note whose process has ended belongs to an older holder that was killed.
         present = [holder for holder in self._notes() if holder.who.process_state() != GONE]
         evidence = [holder.describe() for holder in present] or ["a holder that left no note"]
         waited = f" after waiting {units.duration(timeout)}" if timeout > 0 else ""
         place = str(self.path.parent)
         return Locked(
             f"could not take {self.path} ({mode.value}){waited}; held by " + "; ".join(evidence),
-            hint=f"wait for it to finish, or see: {units.command('locks', 'list', place)}",
+            hint=f"wait for the holder to finish, or see: {units.command('locks', 'list', place)}",
             place=str(self.path),
         )
 
@@ -340,7 +338,7 @@ class _Held:
 
     def close(self) -> None:
         # Closing, not LOCK_UN: unlocking would free it for every process that shares the open
-        # file, closing only gives up our part.
+        # file; closing releases only ours.
         fd, self.fd = self.fd, None
         if fd is not None:
             os.close(fd)
@@ -360,7 +358,7 @@ def _refused(path: Path, error: OSError) -> StorageFailed:
 
 
 def _read_note(path: Path) -> list[Holder]:
-    """The holder a note tells of; none if it is empty, half-written or not ours."""
+    """The holder in a note; none if the note is empty, incomplete or not ours."""
     with path.open("rb") as stream:
         data = stream.read(_NOTE_BYTES)
     try:

@@ -1,7 +1,7 @@
-"""Maintenance of a target: each step looks, or changes by a plan; none stops the next.
+"""Maintenance of a target: each step checks, or changes by a plan; a failed step stops no other.
 
-Every kind of target has its steps beside its adapter; here is what they have in common, and what a
-run reports of them.
+Every kind of target has its steps beside its adapter; here is their common part, and the report of
+a run.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ from sluicegate.journal import Approval, Entry, Journal, recorded
 from sluicegate.plan import Action, Plan, Subject
 from sluicegate.positions import Positions
 from sluicegate.storage import Storage, base
+from sluicegate.units import counted
 
 FAILED = rule(
     "SG-MAINTAIN-FAILED",
     Severity.ERROR,
     "a step of the maintenance failed",
-    "The step changed nothing, or left what the next run finishes; the other steps were done all "
-    "the same. The detail says what stood against it.",
+    "The step changed nothing, or the next run finishes it; the other steps were done. The detail "
+    "states the cause.",
 )
 IDLE = rule(
     "SG-MAINTAIN-IDLE",
     Severity.WARNING,
-    "nothing was read for long, and nothing runs",
-    "No job works on the target, and its newest batch or epoch is older than the key `idle` of "
-    "`[maintain]` allows. The job may have died without anybody noticing. If it runs rarely on "
-    "purpose, set `idle` to more than the time between two runs.",
+    "no events were read for a long time, and no job runs",
+    "No job runs on the target, and its newest batch or epoch is older than the key `idle` of "
+    "`[maintain]` allows. The job may have died unnoticed. If it runs rarely on purpose, set "
+    "`idle` to more than the time between two runs.",
 )
 GROWTH = rule(
     "SG-MAINTAIN-LOG-GROWTH",
     Severity.WARNING,
-    "the logs of a checkpoint are not cleared away",
+    "the logs of a checkpoint are not cleaned up",
     "Spark keeps the last 100 batches (spark.sql.streaming.minBatchesToRetain) in `offsets/` and "
-    "`commits/` and removes older ones after each batch. There are far more, or they became more "
-    "since the last look. The job may not be allowed to delete, or the setting is very high; every "
-    "start and every batch lists these directories.",
+    "`commits/` and removes older ones after each batch. There are far more, or their number grew "
+    "since the last check. The job may not be allowed to delete, or the setting is very high; "
+    "every start and every batch lists these directories.",
 )
 METRICS = rule(
     "SG-MAINTAIN-METRICS",
     Severity.ERROR,
     "the metrics file cannot be written",
-    "Everything else was done. Until it can be written, whatever watches these metrics sees old "
-    "ones, or none: let an alert ask for the age of `sluicegate_last_run_timestamp_seconds`.",
+    "Everything else was done. Until it can be written, monitoring sees old metrics, or none: set "
+    "an alert on the age of `sluicegate_last_run_timestamp_seconds`.",
 )
 
 
@@ -61,19 +62,19 @@ _GRACE = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A plan, and what applies it."""
+    """A plan, and the function that applies it."""
 
     plan: Plan
     apply: Callable[[Approval], Entry | None]
 
     @classmethod
     def through(cls, journal: Journal[Any], plan: Plan) -> PlannedStep:
-        """By the journal of the target, so that its history tells of it."""
+        """By the journal of the target, so that its history records it."""
         return cls(plan, lambda approval: journal.apply(plan, approval))
 
     @classmethod
     def by(cls, plan: Plan, work: Callable[[], object]) -> PlannedStep:
-        """By work that needs no journal, since it takes away what nobody can see."""
+        """By work that needs no journal, because it removes only files that nothing refers to."""
 
         def apply(_: Approval) -> None:
             work()
@@ -82,7 +83,7 @@ class PlannedStep:
 
 
 def collecting(storage: Storage, key: str, subject: Subject) -> PlannedStep | None:
-    """The removal of what writers that died a day ago left unfinished in a directory."""
+    """The removal of unfinished files in a directory, of writers that died a day ago."""
     limit_ns = (time.time() - _GRACE) * 1e9
     found = list(base.old_temporaries(storage, [key], limit_ns))
     if not found:
@@ -92,8 +93,8 @@ def collecting(storage: Storage, key: str, subject: Subject) -> PlannedStep | No
         for path in found:
             path.unlink(missing_ok=True)
 
-    action = Action("remove", "leftovers", f"{len(found):,} unfinished files")
-    return PlannedStep.by(Plan("Collect what nobody needs", (action,), subject=subject), remove)
+    action = Action("remove", "temporary files", counted(len(found), "unfinished file"))
+    return PlannedStep.by(Plan("Remove temporary files", (action,), subject=subject), remove)
 
 
 class Budget:
@@ -104,7 +105,7 @@ class Budget:
 
     @contextmanager
     def spending(self) -> Iterator[float]:
-        """While contents are read: for how many seconds that may be."""
+        """Measure the time in a `with` block; yields the seconds that are left."""
         began = time.monotonic()
         try:
             yield self.left
@@ -114,7 +115,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a run may do, in whose name, and how much time it has."""
+    """The permissions, the approval and the time of a run."""
 
     policy: Maintain
     approval: Approval
@@ -130,7 +131,7 @@ class RunOptions:
 
 
 class Steps:
-    """The steps of one target so far, and what they found."""
+    """The steps of one target so far, and their findings."""
 
     def __init__(self, uri: str, options: RunOptions) -> None:
         self.done: list[Step] = []
@@ -140,14 +141,14 @@ class Steps:
         self._met_damage = False
 
     def look(self, name: str, work: Callable[[], str]) -> None:
-        """A step that changes nothing; it gives its result in a few words."""
+        """A step that changes nothing; `work` returns its result as a short text."""
         if not self._is_damaged(name):
             self._run(name, lambda: (Outcome.DONE, work(), None))
 
     def change(self, name: str, prepare: Callable[[], PlannedStep | None]) -> None:
         """A step that changes the target by a plan, if there is anything to do.
 
-        Not on a target that is damaged: what would be removed may be needed to mend it.
+        Skipped on a damaged target: files that it would remove may be needed for the repair.
         """
         if self._is_damaged(name):
             return
@@ -157,21 +158,21 @@ class Steps:
             self._run(name, lambda: self._carry_out(prepare()))
 
     def _is_damaged(self, name: str) -> bool:
-        """Whether a step is to be left out: looking failed, or something is damaged."""
+        """Whether to skip a step: the check failed, or something is damaged."""
         found = [each for each in self.findings if each.rule is not FAILED]
         unseen = bool(self.done) and self.done[0].outcome is Outcome.FAILED
         if damaged := unseen or self._met_damage or has_errors(found):
-            self.done.append(Step(name, Outcome.SKIPPED, "not as long as something is wrong"))
+            self.done.append(Step(name, Outcome.SKIPPED, "repair the target first"))
         return damaged
 
     def _carry_out(self, change: PlannedStep | None) -> tuple[Outcome, str, Plan | None]:
         if change is None or not change.plan.actions:
             return Outcome.NOTHING, "", None
-        told = "; ".join(f"{a.verb} {a.place}: {a.detail}" for a in change.plan.actions)
+        text = "; ".join(f"{a.verb} {a.place}: {a.detail}" for a in change.plan.actions)
         if self._options.dry_run:
-            return Outcome.PLANNED, told, change.plan
+            return Outcome.PLANNED, text, change.plan
         recorded(self._options.audit_log, change.plan, self._options.approval, change.apply)
-        return Outcome.DONE, told, change.plan
+        return Outcome.DONE, text, change.plan
 
     def _run(self, name: str, work: Callable[[], tuple[Outcome, str, Plan | None]]) -> None:
         began = time.monotonic()
@@ -179,7 +180,7 @@ class Steps:
         try:
             outcome, detail, plan = work()
         except (Locked, Drifted) as e:
-            # Somebody else is at work, who must not be kept waiting; the next run does it.
+            # Another process is active and must not be kept waiting; the next run does it.
             outcome, detail = Outcome.SKIPPED, e.message
         except (SluicegateError, OSError) as e:
             outcome, detail = Outcome.FAILED, str(e)
@@ -201,7 +202,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what it was about, how it ended, and why or with what result."""
+    """One step: its name, its outcome, and the reason or result."""
 
     name: str
     outcome: Outcome
@@ -212,7 +213,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value to be measured over time; the metric's meaning is in `metrics`."""
+    """One measured value; the metric is described in `metrics`."""
 
     metric: str
     value: float
@@ -220,7 +221,7 @@ class Sample:
 
 
 def age_sample(metric: str, since: float, labels: Mapping[str, str]) -> Sample:
-    """How long ago a time is."""
+    """The age of a time, as a sample."""
     return Sample(metric, max(0.0, time.time() - since), labels)
 
 
@@ -232,13 +233,13 @@ def position_samples(group: str, positions: Positions) -> Iterator[Sample]:
 
 
 def partition_labels(group: str, topic: str, partition: int) -> dict[str, str]:
-    """What tells the partitions of a consumer group apart."""
+    """The labels of one partition of a consumer group."""
     return {"consumergroup": group, "topic": topic, "partition": str(partition)}
 
 
 @dataclass(frozen=True, slots=True)
 class TargetReport:
-    """One target; `kind` is None if what is there could not be told."""
+    """One target; `kind` is None if it could not be detected."""
 
     name: str
     uri: str
@@ -255,7 +256,7 @@ class TargetReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A whole run."""
+    """A complete run."""
 
     targets: tuple[TargetReport, ...]
     started: float
@@ -263,10 +264,10 @@ class RunReport:
 
     @property
     def findings(self) -> list[Finding]:
-        """Of all targets."""
+        """The findings of all targets."""
         return [finding for target in self.targets for finding in target.findings]
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether something is wrong; a step that failed is a finding, too."""
+        """Whether operator action is needed; a failed step is a finding, too."""
         return has_errors(self.findings)

@@ -1,4 +1,4 @@
-"""What a mutating command is about to do, as a value that can be shown before it is done."""
+"""The plan of a change, as a value that can be shown before it is applied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Worth = int | str | None
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """Something the plan depends on: the plan holds as long as `what` is `expected`."""
+    """A condition of the plan: the plan is valid as long as `what` is `expected`."""
 
     what: str
     expected: Worth
@@ -19,7 +19,7 @@ class Precondition:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step of a plan: what is done to which place, from what to what, and why or how."""
+    """One step of a plan: verb, place, old and new value, and why or how."""
 
     verb: str
     place: str
@@ -42,7 +42,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The target that a plan changes: how it is found, and what proves that it is the same one."""
+    """The target that a plan changes: where it is, and the identity that proves it is the same."""
 
     kind: str
     uri: str
@@ -52,22 +52,22 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something a plan leaves to the operator, because it has a price: what, how, what it costs."""
+    """An option that only the operator can choose, because it has a cost."""
 
     about: str
     what: str
     command: str
-    gives_up: str
+    cost: str
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps in order, and what they mean for the operator. No steps: nothing to do.
+    """The steps in order, and their consequences for the operator. No steps: nothing to do.
 
-    The texts do not say where the target lies (`subject` does), because the same plan may be
-    applied from a host that has it elsewhere. `work` is all that the target's journal needs to
-    make this plan again, in plain values; a plan that is saved is believed only if the journal
-    says the same about its work.
+    The texts do not contain the path of the target (`subject` does), because the same plan may be
+    applied from a host where the path differs. `work` is all that the target's journal needs to
+    make this plan again, in plain values; a saved plan is trusted only if the journal makes the
+    same plan from its work.
     """
 
     title: str
@@ -79,6 +79,6 @@ class Plan:
     work: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """As text: the steps and what they mean."""
+        """As text: the steps and their consequences."""
         steps = [f"  {each}" for each in self.actions] or ["  nothing to do"]
         return "\n".join([self.title, *steps, *self.consequences])

@@ -25,11 +25,11 @@ _TOPIC_BYTES = 1024
 class PositionsInvalid(UsageError):
     """A text does not describe positions."""
 
-    default_hint = "positions are whole numbers from 0 to 2^63-1, per topic and partition"
+    default_hint = "positions are integers from 0 to 2^63-1, per topic and partition"
 
 
 class PositionsForm(Enum):
-    """How positions are written down."""
+    """A text format of positions."""
 
     SPARK = "spark"
     CSV = "csv"
@@ -47,7 +47,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Positions by topic and partition; equal content is equal, whatever the order it came in."""
+    """Positions by topic and partition; equality does not depend on the order."""
 
     by_topic: Mapping[str, Mapping[int, int]]
 
@@ -70,19 +70,19 @@ class Positions:
         for each in positions:
             partitions = by_topic.setdefault(each.topic, {})
             if each.partition in partitions:
-                raise PositionsInvalid(f"{each.topic}[{each.partition}] is given twice")
+                raise PositionsInvalid(f"{each.topic}[{each.partition}] occurs twice")
             partitions[each.partition] = each.offset
         return cls(by_topic).checked()
 
     def updated(self, other: Positions) -> Positions:
-        """These positions, with those of the other in their place or beside them."""
+        """These positions, replaced or extended by those of the other."""
         by_topic = {topic: dict(partitions) for topic, partitions in self.by_topic.items()}
         for each in other:
             by_topic.setdefault(each.topic, {})[each.partition] = each.offset
         return Positions(by_topic).checked()
 
     def checked(self) -> Positions:
-        """These positions, if every topic, partition and offset can be one."""
+        """These positions, if every topic, partition and offset is valid."""
         for topic, partitions in self.by_topic.items():
             if not _is_name(topic):
                 raise PositionsInvalid(f"topic {topic!a} is not a name")
@@ -91,7 +91,7 @@ class Positions:
             for partition, offset in partitions.items():
                 # A float or bool would pass the comparison, and could not be read again.
                 if type(partition) is not int or type(offset) is not int:
-                    raise PositionsInvalid(f"{topic}[{partition!a}]: not whole numbers")
+                    raise PositionsInvalid(f"{topic}[{partition!a}]: not integers")
                 if not 0 <= partition <= _MAX_PARTITION:
                     raise PositionsInvalid(f"{topic}[{partition}]: the partition is out of range")
                 if not 0 <= offset <= MAX_OFFSET:
@@ -104,7 +104,7 @@ def from_spark(value: Any) -> Positions:
     if not isinstance(value, dict):
         raise PositionsInvalid("positions must be a JSON object of topics")
     return Positions.of(
-        Position(topic, _number(partition, f"{topic}: partition"), _whole(offset, topic))
+        Position(topic, _number(partition, f"{topic}: partition"), _integer(offset, topic))
         for topic, partitions in value.items()
         for partition, offset in _partitions(topic, partitions)
     )
@@ -119,7 +119,7 @@ def to_spark(positions: Positions) -> dict[str, dict[str, int]]:
 
 
 def parse(text: str, form: PositionsForm | None = None) -> Positions:
-    """Positions from any of the three forms; which one it is shows unless it is said."""
+    """Positions from any of the three forms; without `form` it is detected."""
     form = form or _guess(text)
     if form is PositionsForm.SPARK:
         try:
@@ -179,21 +179,21 @@ def _partitions(topic: str, value: Any) -> Iterable[tuple[str, Any]]:
     return value.items()
 
 
-def _whole(value: Any, topic: str) -> int:
+def _integer(value: Any, topic: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise PositionsInvalid(f"{topic}: {value!r} is not a whole number")
+        raise PositionsInvalid(f"{topic}: {value!r} is not an integer")
     return value
 
 
 def _number(text: str, where: str) -> int:
     # int() also takes blanks, underscores and other digits, which no Kafka tool writes.
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
-        raise PositionsInvalid(f"{where} {text!r} is not a whole number")
+        raise PositionsInvalid(f"{where} {text!r} is not an integer")
     return int(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise PositionsInvalid("a topic or partition is given twice")
+        raise PositionsInvalid("a topic or partition occurs twice")
     return result

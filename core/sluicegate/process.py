@@ -1,4 +1,4 @@
-"""Who does something: a process of a user on a host, and whether it still runs."""
+"""The identity of a process: user, host and pid, and whether it still runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMAND = 200
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A process; `started` is opaque and tells it from a later one with the same pid."""
+    """A process; `started` is opaque and differs for a later process with the same pid."""
 
     user: str
     host: str
@@ -32,7 +32,7 @@ class Who:
         return f"{self.user}@{self.host} pid {self.pid} ({self.command})"
 
     def process_state(self) -> str:
-        """What can be seen of the process from here."""
+        """The state of the process, as seen from here."""
         if self.host != socket.gethostname():
             return "on another host"
         started = _process_start(self.pid)
@@ -41,7 +41,7 @@ class Who:
         return "that process cannot be seen from here" if _is_hidden(self.pid) else GONE
 
     def is_another_living_process(self) -> bool:
-        """Whether it certainly runs, on this host, and is not this very process."""
+        """Whether it certainly runs, on this host, and is not this process."""
         return self.pid != os.getpid() and self.process_state() == ALIVE
 
     def fields(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _process(pid: int) -> Who:
 
 
 def _user() -> str:
-    # The account, not $USER: evidence must not be what somebody set.
+    # The account, not $USER: evidence must not come from a variable that anyone can set.
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -106,7 +106,7 @@ def _process_start(pid: int) -> str:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether there is such a process after all, of which /proc shows us nothing."""
+    """Whether the process exists, although /proc does not show it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

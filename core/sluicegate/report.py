@@ -1,4 +1,4 @@
-"""What a look at something gives: one document for programs, tables and lines for people."""
+"""Results of commands: one document for programs, tables and lines for people."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A result. `document` is complete; `tables` say the same to people and to pipes.
+    """A result. `document` is complete; `tables` show it to people and pipes.
 
-    Whoever can have findings passes them, even if there are none: every mode of output shows
-    them in its own way. `lines` close the screen on a terminal. `text`, for results that are a
-    file's content, is printed as it is instead of tables. `version` grows when a field of the
-    document changes its meaning or goes away.
+    A report that can have findings passes them, even if there are none: every mode of output
+    shows them in its own way. `lines` follow the tables on a terminal. `text`, for results that
+    are a file's content, is printed unchanged instead of tables. `version` grows when a field of
+    the document changes its meaning or is removed.
     """
 
     schema: str
@@ -41,14 +41,14 @@ class Report:
 
 
 def count_findings(found: Sequence[Finding]) -> str:
-    """How many findings there are of each severity, as text; empty if there are none."""
+    """The number of findings per severity, as text; empty if there are none."""
     counts = {severity: sum(f.severity is severity for f in found) for severity in Severity}
     return ", ".join(f"{n} {s.value}{'s' * (n != 1)}" for s, n in counts.items() if n)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not the same; None where it is not there at all."""
+    """One difference; None on a side where it is absent."""
 
     what: str
     left: str | None
@@ -56,7 +56,7 @@ class Difference:
 
 
 def differences_report(left: str, right: str, found: Sequence[Difference]) -> Report:
-    """Two sides, and what is not the same."""
+    """Two sides, and their differences."""
     rows = [(each.what, each.left, each.right) for each in found]
     columns = ("what", "left", "right")
     return Report(

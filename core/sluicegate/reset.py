@@ -1,9 +1,8 @@
-"""Planning a reset: where positions move, and what that means. Pure; it knows no target.
+"""Planning a reset: where positions move, and the consequences. Pure; it knows no target.
 
-Whoever calls it says what is known: the positions there are now, the range that each partition
-still holds (a broker or log knows it), and where the positions were at past times (a checkpoint's
-offset log, a store's versions). A scenario that needs what is not known is refused with the name of
-what would know it.
+The caller passes what is known: the current positions, the range that each partition still holds
+(from a broker or log), and the positions at past times (from a checkpoint's offset log or a
+store's versions). A scenario that needs more is refused, and the error names the source of it.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _SHOW = "see the positions with: sluicegate offsets show TARGET"
 
 
 class ResetRefused(UsageError):
-    """A reset that cannot be planned: out of range, or it needs what is not known here."""
+    """A reset that cannot be planned: out of range, or it needs facts that are not known here."""
 
     default_hint = _SHOW
 
 
 class Scenario(Enum):
-    """Where to: the option's name without its dashes."""
+    """Where positions move to: the option's name without its dashes."""
 
     EARLIEST = "to-earliest"
     LATEST = "to-latest"
@@ -47,7 +46,7 @@ class Scope:
     topics: Mapping[str, frozenset[int] | None] | None = None
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether a partition is meant."""
+        """Whether a partition is in scope."""
         if self.topics is None:
             return True
         partitions = self.topics.get(topic, frozenset())
@@ -56,7 +55,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class ResetSpec:
-    """One scenario with its value, for a scope; `clamp` allows to end at the edge of the range."""
+    """One scenario with its value, for a scope; `clamp` allows the edge of the range instead."""
 
     scenario: Scenario
     scope: Scope = Scope()
@@ -78,7 +77,7 @@ class ResetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a partition holds: from the oldest offset to the next that will be written."""
+    """The range of a partition: from the oldest offset to the next that will be written."""
 
     earliest: int
     latest: int
@@ -89,9 +88,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Point(Generic[T]):
-    """What was there at a past time, and what says so (`batch 41`).
+    """The value at a past time, and its origin (`batch 41`).
 
-    `gap_after`: what came next is no longer known, so the point tells nothing of later times.
+    `gap_after`: the next value is no longer known, so the point is not valid for later times.
     """
 
     at_ms: int
@@ -101,13 +100,13 @@ class Point(Generic[T]):
 
 
 class TimeNotKnown(ResetRefused):
-    """A time before, after or between all that is known."""
+    """A time before, after or between the known points."""
 
 
 class Timeline(Generic[T]):
-    """What was there when: the one lookup by time, for every kind of target.
+    """The lookup by time, for every kind of target.
 
-    Points come newest first, and only as many are read as are needed. `checkpoint list` of `place`,
+    Points come newest first, and only as many as needed are read. `checkpoint list` of `place`,
     if there is one, shows them all.
     """
 
@@ -118,31 +117,31 @@ class Timeline(Generic[T]):
     def at(self, moment_ms: int, *, clamp: bool | None = None) -> Point[T]:
         """The newest point that is not after a moment, or `TimeNotKnown`.
 
-        With `clamp` a time outside is taken for the nearest; None where there is no such option.
+        With `clamp` a time outside means the nearest; None where there is no such option.
         """
         wanted, oldest = units.utc(moment_ms / 1000), None
         for point in self._points:
             if oldest is None and moment_ms > point.at_ms and not clamp:
                 raise self._refusal(
-                    f"{wanted} is after the newest that is known: {_shown(point)}",
-                    "name an earlier time" + _or_clamp(clamp, "stay at the newest"),
+                    f"{wanted} is after the newest known point: {_shown(point)}",
+                    "name an earlier time" + _or_clamp(clamp, "use the newest"),
                 )
             if point.at_ms <= moment_ms:
                 if point.gap_after and moment_ms > point.at_ms and not clamp:
                     raise self._refusal(
-                        f"where it was at {wanted} is not known: nothing is kept between "
+                        f"the position at {wanted} is not known: no record is kept between "
                         f"{_shown(point)}, and later ones",
-                        "name a time that is kept" + _or_clamp(clamp, f"go to {point.what}"),
+                        "name a time that is kept" + _or_clamp(clamp, f"use {point.what}"),
                     )
                 return point
             oldest = point
         if oldest is None:
-            raise TimeNotKnown(f"where it was at {wanted} is not known: nothing is kept")
+            raise TimeNotKnown(f"the position at {wanted} is not known: no record is kept")
         if clamp:
             return oldest
         raise self._refusal(
-            f"{wanted} is before the oldest that is known: {_shown(oldest)}",
-            "name a later time" + _or_clamp(clamp, "go to the oldest"),
+            f"{wanted} is before the oldest known point: {_shown(oldest)}",
+            "name a later time" + _or_clamp(clamp, "use the oldest"),
         )
 
     def _refusal(self, message: str, hint: str) -> TimeNotKnown:
@@ -161,7 +160,7 @@ def _or_clamp(clamp: bool | None, does: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known beside the positions; `ranges_from` says what would know the ranges."""
+    """Known facts beside the positions; `ranges_from` names the source of the ranges."""
 
     ranges: Mapping[Partition, Range] = field(default_factory=dict)
     past: Sequence[Point[Positions]] = ()  # oldest first
@@ -171,7 +170,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: where it is and where it goes; `clamped` if that is only the edge."""
+    """One partition: its old and new offset; `clamped` if the new one is only the edge."""
 
     topic: str
     partition: int
@@ -190,10 +189,10 @@ _SHOWN = 3
 
 
 def moving(topic: str, partition: int, old: int | None, new: int | None) -> Action:
-    """The action that moves one position, and what that means."""
+    """The action that moves one position, and its consequence."""
     place = f"{topic}[{partition}]"
     if new is None:
-        return Action("forget", place, "no position from then on", old, new)
+        return Action("forget", place, "removes the position", old, new)
     if old is None:
         return Action("set", place, "had no position", old, new)
     if new < old:
@@ -201,8 +200,8 @@ def moving(topic: str, partition: int, old: int | None, new: int | None) -> Acti
     return Action(SKIP, place, f"skips {units.events(new - old)}", old, new)
 
 
-def moves_told(actions: Sequence[Action]) -> str:
-    """What moved, in a line of the history; empty if nothing did."""
+def moves_text(actions: Sequence[Action]) -> str:
+    """The moves as a line of the history; empty if there are none."""
     moved = [f"{a.place} {_worth(a.old)} → {_worth(a.new)}" for a in actions[:_SHOWN]]
     more = f" and {len(actions) - _SHOWN} more" if len(actions) > _SHOWN else ""
     return ", ".join(moved) + more
@@ -213,7 +212,7 @@ def _worth(value: int | str | None) -> str:
 
 
 def plan_reset(positions: Positions, known: Known, spec: ResetSpec) -> list[Move]:
-    """Every partition in scope with its new position, also where it stays."""
+    """Every partition in scope with its new position, also if it does not move."""
     check_scope(positions, spec.scope)
     aims = _aims(positions, known, spec)
     moves = []
@@ -230,19 +229,19 @@ def plan_reset(positions: Positions, known: Known, spec: ResetSpec) -> list[Move
 
 
 def check_scope(positions: Positions, scope: Scope) -> None:
-    """A topic or partition that is not there is a typing error, not an empty reset."""
+    """Refuse an unknown topic or partition: it is a typing error, not an empty reset."""
     for topic, partitions in (scope.topics or {}).items():
-        there = positions.by_topic.get(topic)
-        if there is None:
+        present = positions.by_topic.get(topic)
+        if present is None:
             known = ", ".join(sorted(positions.by_topic)) or "none"
             raise NotFound(f"there is no topic {topic!r}; known topics: {known}", hint=_SHOW)
-        missing = sorted((partitions or frozenset()) - there.keys())
+        missing = sorted((partitions or frozenset()) - present.keys())
         if missing:
             raise NotFound(f"topic {topic!r} has no partition {missing[0]}", hint=_SHOW)
 
 
 def _aims(positions: Positions, known: Known, spec: ResetSpec) -> dict[Partition, int]:
-    """Where each partition should go, whether it can or not."""
+    """The wanted offset of each partition, before any range check."""
     inside = [
         (p.topic, p.partition, p.offset) for p in positions if spec.scope.has(p.topic, p.partition)
     ]
@@ -269,7 +268,7 @@ def _edge(topic: str, partition: int, known: Known, scenario: Scenario) -> int:
         raise ResetRefused(
             f"--{scenario.value} needs the {end} of {topic}[{partition}], which only "
             f"{known.ranges_from} knows",
-            hint="ask it, and name the numbers with --from-file FILE or --to-offset N",
+            hint="look up the offsets there, and use --from-file FILE or --to-offset N",
         )
     return limits.earliest if scenario is Scenario.EARLIEST else limits.latest
 
@@ -291,8 +290,8 @@ def _point_at(known: Known, spec: ResetSpec) -> Point[Positions]:
     """The newest point that is not after the moment."""
     if not known.past:
         raise ResetRefused(
-            f"--{spec.scenario.value} needs to know where the positions were then, "
-            f"and there is no {known.past_from}"
+            f"--{spec.scenario.value} needs the positions at that time, but there is no "
+            f"{known.past_from}"
         )
     return Timeline(reversed(known.past)).at(spec.moment_ms, clamp=spec.clamp)
 
@@ -304,14 +303,14 @@ def _positions_at(point: Point[Positions], wanted: list[Partition]) -> dict[Part
         if offset is None:
             raise ResetRefused(
                 f"{topic}[{partition}] had no position yet at {point.what}",
-                hint="leave it out with --topic, or give its offset with --to-offset",
+                hint="exclude it with --topic, or set its offset with --to-offset",
             )
         aims[topic, partition] = offset
     return aims
 
 
 def _within(topic: str, partition: int, aim: int, limits: Range | None, *, clamp: bool) -> int:
-    """The aim if it is in range; else the edge, if that is allowed."""
+    """The wanted offset if it is in range; else the edge, if that is allowed."""
     low, high = (limits.earliest, limits.latest) if limits else (0, MAX_OFFSET)
     if low <= aim <= high:
         return aim
@@ -322,5 +321,5 @@ def _within(topic: str, partition: int, aim: int, limits: Range | None, *, clamp
         f"{topic}[{partition}] cannot go to {aim}: it holds {low} to {high}"
         if limits
         else f"{topic}[{partition}] cannot go to {aim}: offsets are from 0 to 2^63-1",
-        hint="choose another offset, or add --clamp to end at the edge of the range",
+        hint="choose another offset, or add --clamp to use the edge of the range",
     )

@@ -1,4 +1,4 @@
-"""What a word on the command line means: a target that the configuration names, or a path."""
+"""Find the target of a word on the command line: a name in the configuration, or a path."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sluicegate.storage import joined_uri, local_root, open_storage
 from sluicegate.target import CHAIN, Options, Target, TargetKind, detect, is_directory
 from sluicegate.units import command
 
-# What a home remembers of a stream beside its directory: a hint where the chain ends.
+# The hints in a home: where the chain of each stream ends, outside the stream's directory.
 HEADS, HINT = "heads", ".head"
 
 MISSING = rule(
     "SG-TARGET-MISSING",
     Severity.ERROR,
     "a named target does not exist",
-    "The path that the configuration gives for this target is not there. The disk may not be "
-    "mounted, the job may not have run yet, or the path is wrong.",
+    "The path of this target in the configuration does not exist. The disk may not be mounted, "
+    "the job may not have run yet, or the path is wrong.",
 )
 NOT_STARTED = rule(
     "SG-TARGET-NOT-STARTED",
     Severity.NOTE,
     "a configured stream has no chain yet",
-    "The stream is described in the configuration but has never run, so there is nothing in the "
-    "home for it.",
+    "The stream is described in the configuration but has never run, so the home has no data of "
+    "it.",
 )
 UNREADABLE = rule(
     "SG-TARGET-UNREADABLE",
@@ -41,15 +41,15 @@ UNREADABLE = rule(
 UNRECOGNISED = rule(
     "SG-TARGET-UNRECOGNISED",
     Severity.ERROR,
-    "a named target is none of the known kinds",
-    "The path exists but is not a Spark checkpoint, an offset store, a gated stream or a v1 "
-    "checkpoint file. It may be the directory above or below the one that was meant.",
+    "the kind of a named target is unknown",
+    "The path exists but is not a Spark checkpoint, an offset store, a gated stream or a legacy "
+    "checkpoint file. It may be the directory above or below the intended one.",
 )
 MISMATCH = rule(
     "SG-TARGET-MISMATCH",
     Severity.WARNING,
-    "a named target is not what the configuration calls it",
-    "The configuration says `checkpoint` or `offsets`, but what lies there looks like another "
+    "a named target is of another kind than configured",
+    "The configuration has the path as `checkpoint` or `offsets`, but the data there is another "
     "kind of target.",
 )
 _ROLES = {"checkpoint": TargetKind.SPARK_CHECKPOINT, "offsets": TargetKind.OFFSET_STORE}
@@ -62,7 +62,7 @@ def resolve(
     kind: TargetKind | None = None,
     options: Options | None = None,
 ) -> Target:
-    """The target that a name or path means; `kind` overrides the detection."""
+    """The target of a name or path; `kind` overrides the detection."""
     named = _named(word, config, home)
     if named is None and not _looks_like_path(word):
         raise _unknown_name(word, config, home)
@@ -81,24 +81,24 @@ def _kind_of(
 ) -> tuple[TargetKind, str]:
     if kind is not None:
         is_directory(uri)
-        return kind, "you said so with --as"
+        return kind, "set with --as"
     if isinstance(named, NamedStream) and _remembers(home, named.name):
-        # Whatever is left of it: as a stream it is refused with the right words.
-        return TargetKind.STREAM, "the home remembers it"
+        # Even if its directory is damaged or missing: the stream's own error is the right one.
+        return TargetKind.STREAM, "listed in the home"
     if isinstance(named, NamedTarget) and named.role == "offsets" and not _holds_anything(uri):
-        # A disk that is not mounted; as a store it is refused with the right words.
+        # Perhaps a disk that is not mounted: the store's own error is the right one.
         return TargetKind.OFFSET_STORE, "configured as offsets"
     if isinstance(named, NamedStream) and not _exists(uri):
         raise NotFound(
-            f"the stream {word} has not begun: {uri} does not exist",
-            hint=f"begin it with: {command('init', '--stream', word)}",
+            f"the stream {word} has not been created: {uri} does not exist",
+            hint=f"create it with: {command('init', '--stream', word)}",
             place=uri,
         )
     return detect(uri, _likely(named) if named else None)
 
 
 def _likely(named: NamedTarget | NamedStream) -> TargetKind:
-    """The kind that the configuration calls a target."""
+    """The configured kind of a target."""
     return TargetKind.STREAM if isinstance(named, NamedStream) else _ROLES[named.role]
 
 
@@ -110,20 +110,20 @@ def open_target(
     kind: str | None = None,
     **options: Any,
 ) -> Target:
-    """The target that a name of sluicegate.toml or a path means, to be looked at and changed.
+    """The target of a name in sluicegate.toml or of a path, to be read and changed.
 
     `kind` overrides the detection; `options` are those of `Options`, such as `sink` or `consumer`.
     """
     found = load_config(Path(config) if config else None)
     chosen = next((each for each in TargetKind if each.value == kind), None)
     if kind is not None and chosen is None:
-        raise UsageError(f"{kind!r} is no kind of target", hint="see: sluicegate status --help")
+        raise UsageError(f"{kind!r} is not a kind of target", hint="see: sluicegate status --help")
     where = home or found.home or DEFAULT_HOME
     return resolve(word, found, where, chosen, Options(**{"read_only": False, **options}))
 
 
 def place_of(word: str, config: Config, home: str) -> str:
-    """Where a name leads, whatever is there; what is no name is a path."""
+    """The place of a name, even if it does not exist; other words are paths."""
     named = _named(word, config, home)
     return _uri_of(named, home) if named else word
 
@@ -136,7 +136,7 @@ def _named(word: str, config: Config, home: str) -> NamedTarget | NamedStream | 
 
 
 def only_target(config: Config, home: str) -> str:
-    """The name to work on when none is given: the default stream, or the only one there is."""
+    """The target of a command that names none: the default stream, or the only target."""
     names = _known_names(config, home)
     if config.default_stream is not None:
         return config.default_stream
@@ -144,18 +144,18 @@ def only_target(config: Config, home: str) -> str:
         return names[0]
     if not names:
         raise UsageError(
-            "no target was given, and sluicegate.toml names none",
-            hint="give a path, or name your targets in sluicegate.toml",
+            "the target is missing, and sluicegate.toml has none",
+            hint="name a path, or add targets to sluicegate.toml",
         )
     raise UsageError(
-        f"no target was given, and there are several: {', '.join(names)}",
-        hint="give one of them, or set default_stream",
+        f"the target is missing, and there are several: {', '.join(names)}",
+        hint="name one of them, or set default_stream",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEntry:
-    """A named target as it was found: the target if its kind is known, and what is wrong."""
+    """A named target: the target if its kind is known, and its findings."""
 
     name: str
     uri: str
@@ -164,7 +164,7 @@ class TargetEntry:
 
 
 def list_targets(config: Config, home: str) -> list[TargetEntry]:
-    """Every target and stream the configuration names, those that need a person first."""
+    """Every target and stream in the configuration, those with errors first."""
     unnamed = [NamedStream(name, "") for name in home_streams(home) if name not in config.streams]
     found = [_entry_of(named, config, home) for named in (*_all_named(config), *unnamed)]
     return sorted(found, key=lambda entry: (not has_errors(entry.findings), entry.name))
@@ -195,7 +195,7 @@ def _entry_of(named: NamedTarget | NamedStream, config: Config, home: str) -> Ta
 
 
 def home_streams(home: str) -> list[str]:
-    """The streams that a home holds, or remembers though they are gone; none if it is no home."""
+    """The streams that a home holds or has a hint of; none if it is not a home."""
     try:
         storage = open_storage(home, read_only=True)
         entries = [entry.name for entry in storage.list() if entry.kind == "directory"]
@@ -207,7 +207,7 @@ def home_streams(home: str) -> list[str]:
 
 
 def _remembers(home: str, name: str) -> bool:
-    """Whether a home knows of a stream, whether its directory is there or not."""
+    """Whether a home has a hint of a stream, even if its directory is missing."""
     try:
         return open_storage(home, read_only=True).stat(f"{HEADS}/{name}{HINT}") is not None
     except SluicegateError:
@@ -241,10 +241,8 @@ def _known_names(config: Config, home: str) -> Sequence[str]:
 
 def _unknown_name(word: str, config: Config, home: str) -> NotFound:
     names = _known_names(config, home)
-    known = (
-        f"known names: {', '.join(names)}" if names else "no targets are named in sluicegate.toml"
-    )
-    return NotFound(f"there is no target or file called {word!r}; {known}")
+    known = f"known names: {', '.join(names)}" if names else "sluicegate.toml names no targets"
+    return NotFound(f"there is no target or file {word!r}; {known}")
 
 
 def _holds_anything(uri: str) -> bool:

@@ -1,8 +1,8 @@
-"""Plans as files: JSON that reads well in a pull request and cannot be changed unnoticed.
+"""Plans as files: JSON that is readable in a pull request, with a digest against edits.
 
-The digest covers every value in the file but itself, not how they are laid out. It protects an
-approved plan from later edits; that the texts tell the truth about the work is checked when the
-plan is applied, by planning the same work again.
+The digest covers every value in the file but itself, not their layout. It protects an approved
+plan from later edits. When the plan is applied, the same work is planned again, to check that the
+texts match the work.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MIN_DIGEST = 16
 
 
 class PlanExpired(Drifted):
-    """A saved plan is past its expiry."""
+    """A saved plan has expired."""
 
 
 class PlanNotExpected(NotConfirmed):
@@ -78,7 +78,7 @@ class SavedPlan:
 def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPlan:
     """Write a plan to a new file; an existing file is never overwritten."""
     if not 0 < lifetime <= MAX_LIFETIME:
-        raise UsageError("a plan may be applied for up to 366 days", hint="choose a shorter time")
+        raise UsageError("a plan can be valid for at most 366 days", hint="choose a shorter time")
     now = time.time()
     document = {
         "schema": SCHEMA,
@@ -93,7 +93,7 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
         "preconditions": [asdict(each) for each in plan.preconditions],
         "actions": [asdict(each) for each in plan.actions],
         "consequences": list(plan.consequences),
-        "choices": [asdict(each) for each in plan.choices],
+        "choices": [_choice_fields(each) for each in plan.choices],
         "work": dict(plan.work),
     }
     document["digest"] = _digest(document)
@@ -103,7 +103,7 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
     beside, name = open_beside(place)
     if not beside.put_if_absent(name, _rendered(document)):
         raise SluicegateError(
-            f"{place} exists already; a plan never overwrites a file",
+            f"{place} already exists; a plan never overwrites a file",
             hint="name another file with --plan-out, or remove that one",
             place=place,
         )
@@ -111,7 +111,7 @@ def save(plan: Plan, place: str, reason: str | None, lifetime: float) -> SavedPl
 
 
 def load(place: str) -> SavedPlan:
-    """The plan in a file, whole and unedited, or `Corrupt`."""
+    """The plan in a file, complete and unedited, or `Corrupt`."""
     path = _real(place)
     data = LocalStorage(path.parent).get(path.name, limit=_MAX_BYTES)
     try:
@@ -131,7 +131,7 @@ def load(place: str) -> SavedPlan:
         raise Corrupt(f"{place} is not a plan: {e!r}", hint=_HINT, place=place) from e
 
 
-_HINT = "make the plan anew with --plan-out and review it"
+_HINT = "create a new plan with --plan-out and review it"
 
 
 def _saved(document: dict[str, Any], place: str) -> SavedPlan:
@@ -140,7 +140,7 @@ def _saved(document: dict[str, Any], place: str) -> SavedPlan:
         actions=tuple(Action(**each) for each in document["actions"]),
         consequences=tuple(_text(each) for each in document["consequences"]),
         preconditions=tuple(Precondition(**each) for each in document["preconditions"]),
-        choices=tuple(Choice(**each) for each in document["choices"]),
+        choices=tuple(_choice(each) for each in document["choices"]),
         subject=Subject(**document["target"]),
         work=dict(document["work"]),
     )
@@ -165,8 +165,19 @@ def _saved(document: dict[str, Any], place: str) -> SavedPlan:
     )
 
 
+def _choice_fields(choice: Choice) -> dict[str, str]:
+    # Saved plans call the cost `gives_up`; a new key would be a new version of the format.
+    fields = asdict(choice)
+    return fields | {"gives_up": fields.pop("cost")}
+
+
+def _choice(fields: dict[str, Any]) -> Choice:
+    values = dict(fields)
+    return Choice(cost=values.pop("gives_up"), **values)
+
+
 def _real(place: str) -> Path:
-    """Where a file lies: the operator named it, so a symbolic link to it is followed."""
+    """The real path of a file: the operator named it, so a symbolic link to it is followed."""
     try:
         return local_root(place).resolve()
     except (RuntimeError, OSError) as e:
@@ -183,21 +194,21 @@ def _rendered(document: dict[str, Any]) -> bytes:
     try:
         return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:
-        # A path that is not valid text; escaped it still says which one.
+        # A path that is not valid text; escaped, it can still be identified.
         return (json.dumps(document, indent=2) + "\n").encode()
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """Of all values but the digest itself, whatever their layout in the file."""
+    """The digest of all values but itself, independent of their layout in the file."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return blake2b(canonical.encode(), digest_size=32).hexdigest()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Of a key given twice a reader sees the first and a program the last.
+    # If a key occurs twice, a reader sees the first and a program the last.
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("a key occurs twice")
     return result
 
 

@@ -1,7 +1,7 @@
-"""What an operator points at: a named target or a path, of which kind, and what it can do.
+"""Targets of commands: a name or a path, its kind, and what it can do.
 
-Every kind is one adapter, a subclass of `Target` in its own package; here they are known by the
-names of their modules only. Commands ask the target and never test its kind.
+Every kind is one adapter, a subclass of `Target` in its own package; this module knows only the
+names of their modules. Commands call the target and never test its kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class TargetKind(Enum):
-    """What commands can work on, the module of each kind's adapter, and whether it is one file."""
+    """The kinds of targets, the module of each kind's adapter, and whether it is one file."""
 
     SPARK_CHECKPOINT = "spark-checkpoint", "sluicegate.checkpoint.target"
     OFFSET_STORE = "offset-store", "sluicegate.offsets.target"
@@ -57,7 +57,7 @@ class TargetKind(Enum):
 
     @property
     def shown(self) -> str:
-        """With its article, as it stands in a sentence."""
+        """With its article, for a sentence."""
         return f"{'an' if self.value[0] in 'ao' else 'a'} {self.value}"
 
     @property
@@ -68,7 +68,7 @@ class TargetKind(Enum):
 
 
 CHAIN = "chain"
-"""The directory that makes a stream's directory one."""
+"""The directory that identifies a stream's directory."""
 # Directories of ours that commands do not work on, by their identity files.
 _OTHERS = {
     "sluicegate.log": (
@@ -77,14 +77,14 @@ _OTHERS = {
     ),
     "sluicegate.producer": (
         "the directory of a producer",
-        "its application opens it; commands work on streams and stores",
+        "name a stream or a store; only an application opens a producer's directory",
     ),
 }
 
 OnProgress = Callable[[int, int], None]
-"""Takes how much of a piece of work is done, and of how much."""
+"""Takes the amount of work done, and the total."""
 Progress = Callable[[str], AbstractContextManager[OnProgress]]
-"""Shows work under a title while it goes on."""
+"""Shows the progress of work under a title."""
 
 
 def no_progress(_title: str) -> AbstractContextManager[OnProgress]:
@@ -94,9 +94,10 @@ def no_progress(_title: str) -> AbstractContextManager[OnProgress]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How one run works on a target, whatever its kind: what was said on the command line.
+    """Options of the command line for a target of any kind.
 
-    `writer_gone` is the operator's word that the job has ended, where files are too young to tell.
+    `writer_gone` is the operator's confirmation that the job has ended although files changed
+    recently.
     """
 
     sink: str | None = None
@@ -109,7 +110,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A plan of a target's journal, what carries it out, and what to tell afterwards."""
+    """A plan of a target's journal, the function that applies it, and notes to show afterwards."""
 
     journal: Journal[Any]
     plan: Plan
@@ -118,13 +119,13 @@ class Change:
 
     @classmethod
     def of(cls, journal: Journal[Any], plan: Plan) -> Change:
-        """As the journal itself applies it."""
+        """The change that the journal itself applies."""
         return cls(journal, plan, lambda approval: journal.apply(plan, approval))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How much of a target's contents a check reads: all, a part of it, for so long."""
+    """How much of a target's contents a check reads: all, a part, or for a limited time."""
 
     everything: bool = False
     subset: str | None = None
@@ -137,20 +138,20 @@ class Reading:
 
 
 QUICK = Reading()
-"""No contents: names, sizes and logs only."""
+"""No contents, only names, sizes and logs."""
 
 
 class Request(ABC):
-    """What an operator asks for, whatever the kind of the target; its adapter knows how."""
+    """A request of the operator for a target of any kind; the target's adapter implements it."""
 
     @abstractmethod
     def of(self, target: Target) -> Change:
-        """As a change of a target, planned."""
+        """The planned change of a target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Request):
-    """Go back to the end of a batch or snapshot, or to the last there was at a time (`at`)."""
+    """Roll back to the end of a batch or snapshot, or to the last one at a time (`at`)."""
 
     to: int | None = None
     at: str | None = None
@@ -164,9 +165,9 @@ class Rollback(Request):
 
 @dataclass(frozen=True, slots=True)
 class Reset(Request):
-    """Move positions; a gated stream must know what becomes of what it counted already.
+    """Move positions; a gated stream must know what to do with events it already applied.
 
-    `spec` says where to, or is made from the topics that there are.
+    `spec` describes the new positions, or makes such a description from the known topics.
     """
 
     spec: ResetSpec | Callable[[list[str]], ResetSpec]
@@ -178,13 +179,13 @@ class Reset(Request):
         return target.reset(self)
 
     def spec_of(self, topics: list[str]) -> ResetSpec:
-        """Where to, given the topics."""
+        """The description of the new positions, for these topics."""
         return self.spec(topics) if callable(self.spec) else self.spec
 
 
 @dataclass(frozen=True, slots=True)
 class Repair(Request):
-    """Fix what verify finds; `offsets` and `query_id` are what only the operator knows."""
+    """Fix the findings of verify; only the operator knows `offsets` and `query_id`."""
 
     read_data: bool = False
     offsets: Positions | None = None
@@ -197,22 +198,23 @@ class Repair(Request):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a target is: its last batch or epoch and when that was; of a store, its newest commit.
+    """The last batch or epoch of a target and its time; for a store, its newest commit.
 
-    `findings` has what a quick look finds wrong.
+    `findings` has the problems that a quick check finds.
     """
 
     last_batch: int | None = None
     updated_ms: int | None = None
-    standing: str | None = None
+    summary: str | None = None
     findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """Something to work on; `why` says in a few words how its kind is known.
+    """A target of commands; `why` states how its kind was detected.
 
-    A kind implements what it can do. The rest says of itself which kind can do it.
+    A kind implements what it can do. Every other method raises an error that names a kind which
+    can do it.
     """
 
     name: str
@@ -224,32 +226,32 @@ class Target(ABC):
 
     kind: ClassVar[TargetKind]
     accepts: ClassVar[frozenset[str]] = frozenset()
-    """The options that mean something for this kind, as they are written."""
+    """The options that apply to this kind, as on the command line."""
     maintenance_lock: ClassVar[str | None] = None
     """The lock that maintenance holds, below the target; None: nothing to maintain."""
 
     @classmethod
     @abstractmethod
     def detect(cls, found: Candidate) -> str | None:
-        """How it shows that this kind lies at a place; None if it does not."""
+        """The evidence that a place holds this kind; None if it does not."""
 
     @property
     def command_name(self) -> str:
-        """The target as the next command names it."""
+        """The name of the target in the next command."""
         return self.configured_name or self.name
 
     def wrong_kind(self, wanted: TargetKind) -> UnsupportedFormat:
-        """The one error for a command that works on another kind."""
+        """The error for a command that works on another kind."""
         return UnsupportedFormat(
-            f"{self.uri} is {self.kind.shown} ({self.why}); this works on {wanted.shown}",
+            f"{self.uri} is {self.kind.shown} ({self.why}); this command needs {wanted.shown}",
             hint=f"name {wanted.shown}, or override the detection with --as",
             place=self.uri,
         )
 
-    # Looking.
+    # Reading.
 
     def inspect(self, at: int | None = None) -> Report:
-        """Where it stands, now or at a snapshot."""
+        """Its position and content, now or at a snapshot."""
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
@@ -259,17 +261,17 @@ class Target(ABC):
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def compare(self, at: int | None, other: Target, other_at: int | None) -> Report:
-        """What differs between two batches or snapshots."""
+        """The differences between two batches or snapshots."""
         del at, other, other_at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def verify(self, reading: Reading = QUICK) -> Report:
-        """What is wrong with it."""
+        """A check for damage."""
         del reading
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def audit(self, since_ms: int = 0, *, read_data: bool = False) -> Report:
-        """What shows whether anything was lost or duplicated."""
+        """A check whether data was lost or duplicated."""
         del since_ms, read_data
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
@@ -279,31 +281,31 @@ class Target(ABC):
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
-        """The next offsets to read, and where they come from (a batch, a snapshot, a consumer)."""
+        """The next offsets to read, and their origin (a batch, a snapshot, a consumer)."""
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def lag(self, ends: Positions | None = None) -> list[Lag]:
-        """How far each position is behind its end; without `ends` the source is asked."""
+        """How far each position is behind its end; without `ends`, they come from the source."""
         del ends
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def shards(self) -> Any:
-        """Who owns its shards: an `OwnedShards`, of a package above this one."""
+        """The owners of its shards: an `OwnedShards`, of a package above this one."""
         raise self.wrong_kind(TargetKind.STREAM)
 
-    # Day by day.
+    # Operations.
 
     def status(self) -> Status:
-        """Where it is, and what a quick look finds wrong."""
+        """Its position, and the findings of a quick check."""
         return Status()
 
     def metrics(self) -> Iterator[Sample]:
-        """What is measured of it now; a part that cannot be read is left out."""
+        """Its current metrics, without those that cannot be read."""
         return iter(())
 
     def verified_at(self) -> float | None:
-        """When its contents were last read to their end."""
+        """The time when its contents were last read completely."""
         return None
 
     def maintain(self, options: RunOptions) -> Steps:
@@ -314,11 +316,11 @@ class Target(ABC):
     # Changing.
 
     def history(self) -> list[Entry]:
-        """What was changed, newest first."""
+        """Its changes, newest first."""
         return self.journal().history()
 
     def plan(self, asked: Request | Operation) -> Plan:
-        """What something means for the target as it is now: a request, or an operation of its kind.
+        """The plan of a request, or of an operation of its kind, for its current state.
 
         Nothing is changed; `apply` makes the plan again and refuses it if the target has changed.
         """
@@ -327,7 +329,7 @@ class Target(ABC):
         return self.journal().propose(asked)
 
     def apply(self, plan: Plan, *, reason: str | None = None) -> Entry:
-        """Carry a plan out, unless a living writer stands against it."""
+        """Apply a plan, unless a running writer prevents it."""
         from sluicegate.journal import Approval
         from sluicegate.process import myself
 
@@ -338,30 +340,30 @@ class Target(ABC):
     def undo(
         self, operation: str | None = None, *, reason: str | None = None, force: bool = False
     ) -> Entry:
-        """Take a change back, by its id in the history; without one, the newest."""
+        """Revert a change, by its id in the history; without one, the newest."""
         return self.apply(self.journal().plan_undo(operation, force=force), reason=reason)
 
     def journal(self) -> Journal[Any]:
-        """What was changed, and how more is changed."""
+        """The record of its changes, which also applies new ones."""
         raise UnsupportedFormat(
-            f"{self.uri} is a {self.kind.value} ({self.why}), of which this release keeps no "
+            f"{self.uri} is {self.kind.shown} ({self.why}), for which this release keeps no "
             "journal",
             hint="name a stream, an offset store, a Spark checkpoint or an assignment file",
             place=self.uri,
         )
 
     def rollback(self, asked: Rollback) -> Change:
-        """To the end of an older batch or snapshot."""
+        """Roll back to the end of an older batch or snapshot."""
         del asked
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
     def reset(self, asked: Reset) -> Change:
-        """Positions elsewhere."""
+        """Move positions."""
         del asked
         raise self.wrong_kind(TargetKind.OFFSET_STORE)
 
     def repair(self, asked: Repair) -> Change:
-        """What verify finds, as far as that loses nothing."""
+        """Repair the findings of verify, as far as no data is lost."""
         del asked
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
@@ -370,7 +372,7 @@ Kind = TypeVar("Kind", bound=Target)
 
 
 def expect(target: Target, kind: type[Kind]) -> Kind:
-    """The target, which must be of a kind that only one command knows."""
+    """The target, which must be of the kind that a command needs."""
     if not isinstance(target, kind):
         raise target.wrong_kind(kind.kind)
     return target
@@ -378,10 +380,9 @@ def expect(target: Target, kind: type[Kind]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What lies at a place whose kind is to be found: a directory's entries, or one file.
+    """A place whose kind is to be detected: a directory's entries, or one file.
 
-    Names decide first, then the first bytes of files; never a file's name alone what only its
-    content can tell.
+    Names are checked first, then the first bytes of files, where the name is not enough.
     """
 
     storage: Storage
@@ -390,22 +391,22 @@ class Candidate:
     data: bytes = b""
 
     def frame_kind(self, name: str) -> str | None:
-        """The kind of a file in our own format; None if it is none."""
-        from sluicegate import codec  # here, because most targets are known by their names
+        """The kind of a file in our own format; None if it has another format."""
+        from sluicegate import codec  # here, because most targets are detected by their names
 
         try:
             with self.storage.open(name) as stream:
                 head = stream.read(codec.HEADER_BYTES)
             return codec.read_header(head, name).kind
         except SluicegateError:
-            # One odd entry must not hide what the rest of the directory is.
+            # One unreadable entry must not prevent the detection of the directory.
             return None
 
 
 def detect(uri: str, likely: TargetKind | None = None) -> tuple[TargetKind, str]:
-    """What lies at a URI, and how that shows; `UnsupportedFormat` if it is nothing we know.
+    """The kind of target at a URI, and the evidence; `UnsupportedFormat` if it is unknown.
 
-    `likely` is what the configuration calls it: its adapter is asked first.
+    `likely` is the configured kind: its adapter is tried first.
     """
     candidate = _candidate(uri)
     kinds = [kind for kind in TargetKind if kind.is_file is (candidate.file is not None)]
@@ -418,9 +419,9 @@ def detect(uri: str, likely: TargetKind | None = None) -> tuple[TargetKind, str]
         if candidate.entries.get(name) == "file":
             raise UnsupportedFormat(f"{uri} is {what}, not a target", hint=hint, place=uri)
     raise UnsupportedFormat(
-        f"{uri} is not a Spark checkpoint, an offset store, a gated stream, a v1 checkpoint or "
-        "an assignment file",
-        hint="name the directory that holds offsets/ and commits/, or say what it is with --as",
+        f"{uri} is not a Spark checkpoint, an offset store, a gated stream, a legacy checkpoint "
+        "or an assignment file",
+        hint="name the directory that holds offsets/ and commits/, or set the kind with --as",
         place=uri,
     )
 
@@ -429,7 +430,7 @@ def _candidate(uri: str) -> Candidate:
     if is_directory(uri):
         storage = open_storage(uri, read_only=True)
         return Candidate(storage, {entry.name: entry.kind for entry in storage.list()})
-    # Resolved first: the operator named the file, so a snapshot to it is meant to be followed.
+    # Resolved first: the operator named the file, so a symbolic link to it is followed.
     path = local_root(uri).resolve()
     beside = open_storage(str(path.parent), read_only=True)
     found = Candidate(beside, {}, path.name)
@@ -442,7 +443,7 @@ def _candidate(uri: str) -> Candidate:
 
 
 def is_directory(uri: str) -> bool:
-    """Whether a directory is there, or a file; `NotFound` if neither."""
+    """Whether a URI is a directory or a file; `NotFound` if it does not exist."""
     path = local_root(uri)
     try:
         return stat.S_ISDIR(path.stat().st_mode)

@@ -53,10 +53,10 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def command(*words: str | int) -> str:
-    """A command of ours that can be pasted into a shell, whatever its words hold.
+    """A Sluicegate command, quoted so that it can be pasted into a shell.
 
-    Every command that is shown is made here. Words in capital letters (`NEW_DIR`, `BATCH`) stand
-    for what the operator must fill in.
+    Every command that is shown is made here. Words in capital letters (`NEW_DIR`, `BATCH`) are
+    placeholders that the operator must fill in.
     """
     return " ".join(("sluicegate", *(quote(str(word)) for word in words)))
 
@@ -78,7 +78,7 @@ def parse_moment(text: str) -> int:
     if moment.tzinfo is None:
         full = text if len(text) > len("2026-11-16") else f"{text}T00:00:00"
         raise UsageError(
-            f"{text!r} has no time zone, so which moment is meant is not known",
+            f"{text!r} has no time zone",
             hint=f"write {full}Z for UTC, or {full}+01:00 for an hour east of it",
         )
     return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)

@@ -118,13 +118,13 @@ class TestRollback:
         times = {batch: read_offsets(storage, batch).timestamp_ms for batch in (5, 6, 7, 13)}
         assert batch_at(storage, times[6]) == 6
         assert batch_at(storage, times[6] - 1) == 5
-        with pytest.raises(TimeNotKnown, match="after the newest that is known: batch 13, "):
+        with pytest.raises(TimeNotKnown, match="after the newest known point: batch 13, "):
             batch_at(storage, times[13] + 1)
         (made.checkpoint / "offsets/6").write_text("v1\n{")
         # Where it was between 5 and 7 is not known any more; before and after it is.
         assert batch_at(storage, times[5]) == 5
         assert batch_at(storage, times[7]) == 7
-        with pytest.raises(TimeNotKnown, match="nothing is kept between batch 5, "):
+        with pytest.raises(TimeNotKnown, match="no record is kept between batch 5, "):
             batch_at(storage, times[6])
 
     def test_state_that_does_not_decode_is_no_rollback_target(

@@ -101,7 +101,7 @@ def test_a_plan_is_applied_elsewhere_and_only_once(sg: Sg, orders: Path, tmp_pat
     assert sg("apply", "p.json", "--yes").returncode == 0
     again = sg("apply", "p.json", "--yes")
     assert again.returncode == 0
-    assert "Applied already" in again.stderr
+    assert "Already applied" in again.stderr
     assert newest(orders) == 9
 
 
@@ -124,7 +124,7 @@ def test_repair_shows_choices_and_gives_3(sg: Sg, orders: Path) -> None:
     (choice,) = json.loads(result.stdout)["choices"]
     assert choice["about"] == "SG-STATE-MISSING"
     assert choice["command"].startswith("sluicegate checkpoint rollback ")
-    assert choice["gives_up"]
+    assert choice["cost"]
 
 
 def test_repair_on_a_terminal(orders: Path, tmp_path: Path) -> None:

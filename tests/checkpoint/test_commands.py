@@ -89,7 +89,7 @@ class TestInspect:
         document = json.loads(sg("checkpoint", "inspect", str(kafka), "--json").stdout)
         assert document["status"] == "broken"
         (target,) = json.loads(sg("status", str(kafka), "--json").stdout)["targets"]
-        assert target["standing"] == "the logs are damaged or contradict each other"
+        assert target["summary"] == "the logs are damaged or contradict each other"
 
     def test_other_things_are_refused(self, sg: Sg, tmp_path: Path) -> None:
         LockFileOffsetStore.create(str(tmp_path / "x"))
@@ -321,7 +321,7 @@ class TestStatus:
             ("a-fine", "ok"),
             ("c-real", "ok"),
         ]
-        assert targets[1]["standing"] == "one batch to replay"
+        assert targets[1]["summary"] == "one batch to replay"
 
     def test_in_depth(self, sg: Sg, kafka: Path) -> None:
         fields = dict(

@@ -80,7 +80,7 @@ class TestRule:
     def test_a_rule_has_one_fix(self) -> None:
         own = Rule("SG-TEST-TWICE", Severity.NOTE, "title", "Explanation.")
         fixes(own)(lambda _case, _finding: None)
-        with pytest.raises(ValueError, match="SG-TEST-TWICE has a fix already"):
+        with pytest.raises(ValueError, match="SG-TEST-TWICE already has a fix"):
             fixes(own)(lambda _case, _finding: None)
 
 

@@ -210,7 +210,7 @@ class TestAsking:
         terminal = Terminal("init", cwd=tmp_path)
         terminal.process.expect_exact("Proceed? [y/N] ")
         shown = str(terminal.process.before)
-        assert "make the home" in shown
+        assert "create the home" in shown
         terminal.process.sendline("y")
         code, text = terminal.finish_plain()
         assert (code, text.splitlines()[-1]) == (0, "Done.")
@@ -221,10 +221,10 @@ class TestAsking:
         line = ["-c", f"'{SCRIPT}' init | cat"]
         process = pexpect.spawn("bash", line, cwd=str(tmp_path), timeout=60, encoding="utf-8")
         process.expect_exact("Proceed? [y/N] ")
-        assert "make the home .sluicegate: a new directory" in str(process.before)
+        assert "create the home .sluicegate: a new directory" in str(process.before)
         process.sendline("y")
         process.expect(pexpect.EOF)
-        assert "make the home\t.sluicegate" in str(process.before)
+        assert "create the home\t.sluicegate" in str(process.before)
         assert (tmp_path / ".sluicegate").is_dir()
 
     def test_an_answer_from_a_pipe_is_no_answer(self, sg: Sg, tmp_path: Path) -> None:

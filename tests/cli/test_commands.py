@@ -37,7 +37,7 @@ class TestInit:
         assert result.returncode == 0
         assert result.stdout == (
             "action\tplace\tdetail\n"
-            "make the home\t.sluicegate\ta new directory\n"
+            "create the home\t.sluicegate\ta new directory\n"
             "write\tsluicegate.toml\ta commented example; it sets nothing\n"
         )
         assert check_home(str(tmp_path / ".sluicegate")) == []
@@ -55,7 +55,7 @@ class TestInit:
         (tmp_path / "sluicegate.toml").write_text("# mine")
         (tmp_path / ".sluicegate").mkdir()
         (tmp_path / ".sluicegate" / "something").write_text("mine too")
-        assert "holds 1 entries, which stay" in sg("init", "--yes").stdout
+        assert "keeps its 1 entry" in sg("init", "--yes").stdout
         assert (tmp_path / "sluicegate.toml").read_text() == "# mine"
         assert (tmp_path / ".sluicegate" / "something").read_text() == "mine too"
 
@@ -63,7 +63,7 @@ class TestInit:
         for flag in ("--dry-run", "-n"):
             result = sg("init", flag)
             assert result.returncode == 0
-            assert "make the home" in result.stdout
+            assert "create the home" in result.stdout
         assert list(tmp_path.iterdir()) == []
 
     def test_without_a_terminal_it_needs_a_word(self, sg: Sg, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ class TestStatus:
             "why\tit has metadata, offsets\n"
             "last_batch\t-\n"
             "updated_at\t-\n"
-            "standing\tnothing has run yet\n"
+            "summary\tnothing has run yet\n"
         )
         assert sg("status", "gone").returncode == 10
         assert sg("status", str(installation)).returncode == 14
@@ -205,7 +205,7 @@ class TestStatus:
     def test_without_names_it_says_what_to_do(self, sg: Sg, tmp_path: Path) -> None:
         assert (sg("status").returncode, sg("status").stdout) == (0, "")
         _, text = Terminal("status", cwd=tmp_path).finish_plain()
-        assert "Name them in sluicegate.toml" in text
+        assert "No targets in sluicegate.toml. Add them there" in text
 
 
 class TestDoctor:
@@ -246,7 +246,7 @@ class TestDoctor:
 
     def test_read_only_means_no_probes(self, sg: Sg, tmp_path: Path) -> None:
         (tmp_path / "sluicegate.toml").write_text("read_only = true")
-        assert "not probed: read_only is set" in sg("doctor").stdout
+        assert "not tested: read_only is set" in sg("doctor").stdout
 
 
 class TestLocksList:
@@ -291,4 +291,4 @@ class TestDemo:
         assert (outcome["produced"], outcome["kills"]) == (20_000, 0)
         assert outcome["applied"] == outcome["output_rows"] == 20_000
         assert outcome["duplicates"] == outcome["retries"] > 0
-        assert (outcome["lost"], outcome["doubled"], outcome["keys_wrong"]) == (0, 0, 0)
+        assert (outcome["lost"], outcome["duplicated"], outcome["keys_wrong"]) == (0, 0, 0)

@@ -89,7 +89,7 @@ def test_without_a_command_help_is_shown_as_an_error(arguments: tuple[str], sg: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says", "following"),
+    ("arguments", "expected", "following"),
     [
         (("doctro",), "No such command 'doctro'. Did you mean 'doctor'?", "sluicegate --help"),
         (("locks", "lst"), "Did you mean 'list'?", "sluicegate locks --help"),
@@ -100,11 +100,11 @@ def test_without_a_command_help_is_shown_as_an_error(arguments: tuple[str], sg: 
         (("status", "--home"), "requires an argument", "sluicegate --help"),
     ],
 )
-def test_usage_errors(arguments: tuple[str, ...], says: str, following: str, sg: Sg) -> None:
+def test_usage_errors(arguments: tuple[str, ...], expected: str, following: str, sg: Sg) -> None:
     result = sg(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("sluicegate: error: ")
-    assert says in result.stderr
+    assert expected in result.stderr
     assert result.stderr.endswith(f"  next: {following}\n")
     as_json = json.loads(sg("--json", *arguments).stderr)
     assert (as_json["schema"], as_json["exit_code"]) == ("sluicegate.error", 2)
@@ -114,9 +114,9 @@ def test_an_error_in_each_mode(sg: Sg) -> None:
     text = sg("status", "nope")
     assert (text.returncode, text.stdout) == (10, "")
     assert text.stderr == (
-        "sluicegate: error: there is no target or file called 'nope'; "
-        "no targets are named in sluicegate.toml\n"
-        "  next: list what there is with: sluicegate status\n"
+        "sluicegate: error: there is no target or file 'nope'; "
+        "sluicegate.toml names no targets\n"
+        "  next: list the known targets with: sluicegate status\n"
     )
     document = sg("status", "nope", "--json")
     assert (document.returncode, document.stdout) == (10, "")
@@ -125,9 +125,8 @@ def test_an_error_in_each_mode(sg: Sg) -> None:
         "version": 1,
         "error": "NotFound",
         "exit_code": 10,
-        "message": "there is no target or file called 'nope'; no targets are named in "
-        "sluicegate.toml",
-        "hint": "list what there is with: sluicegate status",
+        "message": "there is no target or file 'nope'; sluicegate.toml names no targets",
+        "hint": "list the known targets with: sluicegate status",
         "place": None,
     }
 
@@ -171,7 +170,7 @@ def test_no_traceback_unless_asked_for(sg: Sg, tmp_path: Path) -> None:
     assert "Traceback" in sg("status", "nope", SG_DEBUG="1").stderr
 
 
-def test_an_unexpected_error_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unexpected_error_is_shown_in_one_line(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "import sluicegate_cli.commands.status as command\n"
@@ -278,7 +277,7 @@ class TestColour:
     def test_on_a_terminal(self, tmp_path: Path) -> None:
         assert self.has_colour(tmp_path)
 
-    def test_not_when_told(self, tmp_path: Path) -> None:
+    def test_not_if_switched_off(self, tmp_path: Path) -> None:
         assert not self.has_colour(tmp_path, "--no-color")
         assert not self.has_colour(tmp_path, NO_COLOR="1")
         assert not self.has_colour(tmp_path, "--json")

@@ -1,4 +1,4 @@
-"""What the journal of every kind of target promises; each is tested by a subclass that gives one.
+"""The contract of the journal of every kind of target; each kind has a subclass that tests it.
 
 class TestMine(JournalContract):
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""What every kind of storage promises; each is tested by a subclass that gives it.
+"""The contract of every kind of storage; each kind has a subclass that tests it.
 
 class TestMine(StorageContract):
     @pytest.fixture
@@ -191,9 +191,9 @@ class StorageContract:
 
     def test_what_is_not_there_is_named(self, storage: Storage) -> None:
         for read in (storage.get, storage.open, storage.sync):
-            with pytest.raises(NotFound, match="no/such") as told:
+            with pytest.raises(NotFound, match="no/such") as caught:
                 read("no/such")
-            assert told.value.place == f"{storage.uri}/no/such"
+            assert caught.value.place == f"{storage.uri}/no/such"
 
     def test_a_directory_is_no_file(self, storage: Storage) -> None:
         storage.put_if_absent("a/b", b"")

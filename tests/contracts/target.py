@@ -1,4 +1,4 @@
-"""What every kind of target promises; each is tested by a subclass that gives the place of one.
+"""The contract of every kind of target; each kind has a subclass that tests it.
 
 class TestMine(TargetContract):
     kind = TargetKind.MINE

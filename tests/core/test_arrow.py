@@ -1,4 +1,4 @@
-"""Columns are those that Arrow makes itself; `tests/cli/test_startup.py` says what they save."""
+"""Columns are those that Arrow makes itself; `tests/cli/test_startup.py` checks what they save."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from sluicegate import arrow
 
 NUMBERS = ("int8", "int32", "int64", "uint16", "uint64", "float64")
-whole = some.text(some.characters(exclude_categories=["Cs"]))
+valid = some.text(some.characters(exclude_categories=["Cs"]))
 
 
 def same(ours: pa.Array, theirs: pa.Array) -> None:
@@ -23,7 +23,7 @@ def same(ours: pa.Array, theirs: pa.Array) -> None:
     assert ours.equals(theirs)
 
 
-@given(some.lists(whole))
+@given(some.lists(valid))
 def test_texts(values: list[str]) -> None:
     same(arrow.texts(values), pa.array(values, pa.string()))
 

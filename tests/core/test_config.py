@@ -70,7 +70,7 @@ WRONG = {
     '[targets.orders]\nchekpoint = "x"': "targets.orders.chekpoint; did you mean 'checkpoint'?",
     "home = 3": "home must be text in quotes, not 3",
     "read_only = 1": "read_only must be true or false, not 1",
-    '[streams.a]\nsource = "x"\nshards = true': "streams.a.shards must be a whole number, not True",
+    '[streams.a]\nsource = "x"\nshards = true': "streams.a.shards must be an integer, not True",
     '[streams.a]\nsource = "x"\nshards = 0': "streams.a.shards must be at least 1",
     '[streams.a]\nsource = "x"\nstamp = ["p"]': "streams.a.stamp needs three columns",
     '[streams.a]\nsource = "x"\nstamp = [1]': "streams.a.stamp must be a list of texts",
@@ -95,11 +95,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("text", "says"), WRONG.items(), ids=WRONG.keys())
-def test_what_is_wrong_is_named(text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), WRONG.items(), ids=WRONG.keys())
+def test_what_is_wrong_is_named(text: str, expected: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         parse(text)
-    assert says in caught.value.message
+    assert expected in caught.value.message
     assert caught.value.message.startswith("/etc/sg/sluicegate.toml: ")
     assert caught.value.exit_code == 2
 
@@ -173,7 +173,7 @@ class TestLoading:
     def test_a_link_that_leads_nowhere_is_not_no_configuration(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It may have said read_only = true on a disk that is not mounted."""
+        """It may set read_only = true on a disk that is not mounted."""
         monkeypatch.chdir(tmp_path)
         os.symlink(tmp_path / "unmounted" / "x.toml", "sluicegate.toml")
         with pytest.raises(NotFound):

@@ -45,7 +45,7 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "says"),
+    ("answer", "code", "expected"),
     [
         ('java version "1.8.0_401"', 0, "is Java 8"),
         ('openjdk version "11.0.2"', 0, "is Java 11"),
@@ -53,9 +53,9 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("hello", 0, "does not report its version"),
     ],
 )
-def test_an_unfit_java(tmp_path: Path, answer: str, code: int, says: str) -> None:
+def test_an_unfit_java(tmp_path: Path, answer: str, code: int, expected: str) -> None:
     launcher(tmp_path / "bin", answer, code)
-    with pytest.raises(JavaUnusable, match=says) as caught:
+    with pytest.raises(JavaUnusable, match=expected) as caught:
         require_java()
     assert f"openjdk-{OLDEST}-jre-headless" in caught.value.hint
 

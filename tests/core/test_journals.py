@@ -1,4 +1,4 @@
-"""The journal of every kind of target keeps the same promises."""
+"""The journal of every kind of target fulfils the same contract."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_the_note_of_a_killed_exclusive_holder_does_not_pass_for_a_shared_one(pa
         assert [h.who.pid for h in FileLock(path).holders()] == [alive.pid]
 
 
-def test_a_pid_that_is_another_process_now_is_told(path: Path) -> None:
+def test_a_pid_that_is_another_process_now_is_reported(path: Path) -> None:
     with FileLock(path).hold():
         (mine,) = FileLock(path).holders()
         assert mine.who.process_state() == "that process is alive"
@@ -276,7 +276,7 @@ def test_looking_does_not_disturb_those_who_do_not_wait(path: Path) -> None:
         looker.join()
 
 
-def test_a_missing_directory_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match="no such file or directory"):
         FileLock(tmp_path / "no" / "a.lock").hold().__enter__()
     assert not FileLock(tmp_path / "no" / "a.lock").is_held()
@@ -425,7 +425,7 @@ def test_a_linked_lock_file_is_not_opened(path: Path) -> None:
 
 
 def test_what_may_not_be_read_is_said() -> None:
-    # In a process of its own that gives up root.
+    # In a process of its own that drops root.
     code = """
 import os, sys, pathlib
 root = pathlib.Path(sys.argv[1])

@@ -67,7 +67,7 @@ def test_what_is_not_positions(text: str) -> None:
 
 
 def test_the_line_is_named() -> None:
-    with pytest.raises(PositionsInvalid, match="line 3: 'x' is not a whole number"):
+    with pytest.raises(PositionsInvalid, match="line 3: 'x' is not an integer"):
         parse("t,0,1\n\nt,1,x\n")
 
 

@@ -1,4 +1,4 @@
-"""Who did something, and whether that process is still there; told by real processes."""
+"""The identity of a process, and whether it still runs; tested with real processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as some
 
 from sluicegate.process import ALIVE, GONE, Who, myself
 
-TELL = """
+SHOW = """
 import json, sys
 from sluicegate.process import myself
 print(json.dumps(myself().fields()), flush=True)
@@ -33,7 +33,7 @@ FIELDS = {"user": "ann", "host": "h", "pid": 7, "started": "boot/1", "command": 
 def another() -> Iterator[tuple[Who, subprocess.Popen[str]]]:
     """Another process, as it describes itself."""
     with subprocess.Popen(
-        [sys.executable, "-c", TELL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SHOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         who = Who.from_fields(json.loads(process.stdout.readline()))
@@ -45,8 +45,8 @@ def another() -> Iterator[tuple[Who, subprocess.Popen[str]]]:
 
 
 def in_a_child(command: str, *arguments: str, **variables: str) -> Any:
-    """What a process with these arguments says of itself."""
-    code = command + TELL.replace("sys.stdin.read()", "")
+    """The command that a process with these arguments records."""
+    code = command + SHOW.replace("sys.stdin.read()", "")
     run = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env=os.environ | variables,
@@ -82,7 +82,7 @@ def test_a_zombie_is_gone() -> None:
         deadline = time.monotonic() + 10
         while who.process_state() != GONE and time.monotonic() < deadline:
             time.sleep(0.01)
-        # Nobody has waited for it yet, so its entry is still there.
+        # No process has waited for it yet, so its entry still exists.
         assert Path(f"/proc/{process.pid}").exists()
         assert who.process_state() == GONE
         assert not who.is_another_living_process()
@@ -109,7 +109,7 @@ def test_a_pid_that_cannot_be_is_gone(pid: int) -> None:
 
 
 def test_a_program_with_brackets_in_its_name_is_seen(tmp_path: Path) -> None:
-    """The name is in the middle of what the kernel tells, and may hold anything."""
+    """The name is in the middle of what the kernel shows, and may hold anything."""
     odd = tmp_path / "a) Z (b c"
     odd.symlink_to("/bin/sleep")
     with subprocess.Popen([str(odd), "60"]) as process:
@@ -130,8 +130,8 @@ def test_a_forked_child_is_not_its_parent() -> None:
     child = os.fork()
     if child == 0:
         me = myself()
-        told = [me.fields(), me == parent, parent.is_another_living_process()]
-        os.write(writing, json.dumps(told).encode())
+        shown = [me.fields(), me == parent, parent.is_another_living_process()]
+        os.write(writing, json.dumps(shown).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
@@ -143,15 +143,15 @@ def test_a_forked_child_is_not_its_parent() -> None:
     assert myself() == parent
 
 
-def test_the_user_is_the_account_and_not_what_somebody_set() -> None:
+def test_the_user_is_the_account_and_not_a_variable() -> None:
     fields = in_a_child("", USER="mallory", LOGNAME="mallory", USERNAME="mallory")
     assert fields["user"] == myself().user != "mallory"
 
 
 def test_an_account_without_a_name_is_its_number() -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can be somebody else")
-    # Imported before, because nobody may read the project's directory but its owner.
+        pytest.skip("only root can be another user")
+    # Imported before, because only its owner may read the project's directory.
     become = "import json, os, sluicegate.process; os.setgid(54321), os.setuid(54321)"
     fields = in_a_child(become)
     assert fields["user"] == "54321"

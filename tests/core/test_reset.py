@@ -73,8 +73,8 @@ class TestEdges:
         self, scenario: Scenario, needed: str, clamp: bool
     ) -> None:
         known = Known(ranges_from="Kafka at k1:9092")
-        told = rf"--{scenario.value} needs the {needed} of orders\[0\], which only Kafka at k1:9092"
-        with pytest.raises(ResetRefused, match=told) as caught:
+        text = rf"--{scenario.value} needs the {needed} of orders\[0\], which only Kafka at k1:9092"
+        with pytest.raises(ResetRefused, match=text) as caught:
             plan(known, scenario, clamp=clamp)
         assert caught.value.exit_code == 2
         assert "--from-file" in caught.value.hint
@@ -102,8 +102,8 @@ class TestCurrent:
         assert news(moves) == CURRENT
         assert {(move.delta, move.clamped) for move in moves} == {(0, False)}
 
-    def test_what_is_out_of_range_by_now_is_told_or_clamped(self) -> None:
-        """Retention has overtaken the position: staying there is no longer possible."""
+    def test_what_is_out_of_range_by_now_is_refused_or_clamped(self) -> None:
+        """Retention has removed the position: staying there is no longer possible."""
         known = Known(ranges={("payments", 0): Range(80, 90)})
         with pytest.raises(ResetRefused, match=r"payments\[0\] cannot go to 70: it holds 80 to 90"):
             plan(known, Scenario.CURRENT)
@@ -196,13 +196,13 @@ class TestMoment:
         assert found == all_at(offset, offset + 5, offset + 1)
 
     def test_after_the_newest(self) -> None:
-        with pytest.raises(ResetRefused, match="after the newest that is known: batch 3, 1970"):
+        with pytest.raises(ResetRefused, match="after the newest known point: batch 3, 1970"):
             plan(PAST, Scenario.MOMENT, moment_ms=3001)
         assert plan(PAST, Scenario.MOMENT, moment_ms=3001, clamp=True) == all_at(40, 45, 41)
 
     @pytest.mark.parametrize("moment", [999, 0, -1, -(10**17)])
     def test_before_the_oldest(self, moment: int) -> None:
-        with pytest.raises(ResetRefused, match="before the oldest that is known: batch 1"):
+        with pytest.raises(ResetRefused, match="before the oldest known point: batch 1"):
             plan(PAST, Scenario.MOMENT, moment_ms=moment)
         assert plan(PAST, Scenario.MOMENT, moment_ms=moment, clamp=True) == all_at(20, 25, 21)
 
@@ -235,9 +235,9 @@ class TestMoment:
         gap = [Point(p.at_ms, p.value, p.what, gap_after=p.at_ms == 1000) for p in PAST.past]
         known = Known(past=gap)
         assert plan(known, Scenario.MOMENT, moment_ms=1000) == all_at(20, 25, 21)
-        with pytest.raises(ResetRefused, match="nothing is kept between batch 1") as caught:
+        with pytest.raises(ResetRefused, match="no record is kept between batch 1") as caught:
             plan(known, Scenario.MOMENT, moment_ms=1999)
-        assert "--clamp to go to batch 1" in caught.value.hint
+        assert "--clamp to use batch 1" in caught.value.hint
         assert plan(known, Scenario.MOMENT, moment_ms=1999, clamp=True) == all_at(20, 25, 21)
         assert plan(known, Scenario.MOMENT, moment_ms=2001) == all_at(30, 35, 31)
 
@@ -434,18 +434,18 @@ class TestTimeline:
         assert Timeline(self.POINTS).at(moment).value == found
 
     @pytest.mark.parametrize(
-        ("moment", "told", "nearest"),
+        ("moment", "text", "nearest"),
         [
-            (31, "after the newest that is known: batch 3", "c"),
-            (9, "before the oldest that is known: batch 1", "a"),
-            (25, "nothing is kept between batch 2", "b"),
+            (31, "after the newest known point: batch 3", "c"),
+            (9, "before the oldest known point: batch 1", "a"),
+            (25, "no record is kept between batch 2", "b"),
         ],
     )
     def test_a_time_outside_is_refused_or_taken_for_the_nearest(
-        self, moment: int, told: str, nearest: str
+        self, moment: int, text: str, nearest: str
     ) -> None:
         for clamp, hinted in ((None, False), (False, True)):
-            with pytest.raises(TimeNotKnown, match=told) as caught:
+            with pytest.raises(TimeNotKnown, match=text) as caught:
                 Timeline(self.POINTS).at(moment, clamp=clamp)
             assert ("--clamp" in caught.value.hint) is hinted
         assert Timeline(self.POINTS).at(moment, clamp=True).value == nearest
@@ -457,7 +457,7 @@ class TestTimeline:
         assert caught.value.place == "/data/my orders"
 
     def test_where_nothing_is_kept(self) -> None:
-        with pytest.raises(TimeNotKnown, match="nothing is kept"):
+        with pytest.raises(TimeNotKnown, match="no record is kept"):
             Timeline[str](()).at(1, clamp=True)
 
     def test_no_more_is_read_than_needed(self) -> None:

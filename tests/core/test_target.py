@@ -38,7 +38,7 @@ def make(root: Path, *names: str) -> Path:
         (("offsets/", "commits/"), "spark-checkpoint", "it has offsets, commits"),
         (("metadata", "commits/"), "spark-checkpoint", "it has metadata, commits"),
         (("chain/", "blobs/"), "stream", "it has chain/"),
-        (("topic-1-consumer-2.offset",), "offset-store", "the reference layout"),
+        (("topic-1-consumer-2.offset",), "offset-store", "a legacy offset file"),
     ],
 )
 def test_directories(tmp_path: Path, names: tuple[str, ...], kind: str, why: str) -> None:
@@ -103,7 +103,7 @@ def test_a_stream_is_looked_for_in_the_home(tmp_path: Path) -> None:
 
 def test_the_kind_can_be_said(tmp_path: Path) -> None:
     target = resolve(str(tmp_path), Config(), "home", TargetKind.OFFSET_STORE)
-    assert (target.kind, target.why) == (TargetKind.OFFSET_STORE, "you said so with --as")
+    assert (target.kind, target.why) == (TargetKind.OFFSET_STORE, "set with --as")
     with pytest.raises(NotFound):
         resolve(str(tmp_path / "no"), Config(), "home", TargetKind.OFFSET_STORE)
 
@@ -192,7 +192,7 @@ class Notes(Target):
         return Report("sluicegate.notes", {"notes": self.uri})
 
     def status(self) -> Status:
-        return Status(standing="written")
+        return Status(summary="written")
 
 
 ADAPTER = Notes
@@ -228,9 +228,9 @@ def test_a_new_kind_is_one_package_and_one_line(tmp_path: Path) -> None:
         )
 
     shown = json.loads(run("status", "./x").stdout)["targets"][0]
-    assert (shown["kind"], shown["why"], shown["standing"]) == ("notes", "it has NOTES", "written")
+    assert (shown["kind"], shown["why"], shown["summary"]) == ("notes", "it has NOTES", "written")
     assert json.loads(run("checkpoint", "inspect", "./x").stdout)["notes"] == "./x"
     refused = run("checkpoint", "verify", "./x")
     assert refused.returncode == UnsupportedFormat.exit_code
-    assert "is a notes (it has NOTES); this works on a spark-checkpoint" in refused.stderr
+    assert "is a notes (it has NOTES); this command needs a spark-checkpoint" in refused.stderr
     assert "notes" in run("status", "--help").stdout

@@ -1,4 +1,4 @@
-"""Every kind of target keeps the same promises."""
+"""Every kind of target fulfils the same contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference design's checkpoint file (SEEDS.md 001), written here by an independent encoder."""
+"""The legacy checkpoint file (SEEDS.md 001), written here by an independent encoder."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class TestSavedPlans:
             assert not set(merged) & set(inputs)
             job.commit(1)
             again = sg("apply", "plan.json", "--yes")
-            assert (again.returncode, "Applied already" in again.stderr) == (0, True)
+            assert (again.returncode, "Already applied" in again.stderr) == (0, True)
         intact(stream)
 
     @both

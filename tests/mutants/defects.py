@@ -196,13 +196,13 @@ DEFECTS = (
         "store-lock-not-taken",
         "of two consumers that commit at once one loses its commit",
         "offsets/store.py",
-        """        with lock.hold(timeout=self._patience):
+        """        with lock.hold(timeout=self._timeout):
             yield
 """,
         """        yield
 """,
         (
-            "tests/offsets/test_processes.py::test_killed_writers_lose_nothing_and_readers_see_whole_commits",
+            "tests/offsets/test_processes.py::test_killed_writers_lose_nothing_and_readers_see_complete_commits",
         ),
     ),
     Defect(

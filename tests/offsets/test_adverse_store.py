@@ -67,7 +67,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def sg_obedient(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """`sluicegate ARGS…` as somebody for whom permissions count."""
+    """`sluicegate ARGS…` as a user to whom permissions apply."""
     return subprocess.run(
         [sys.executable, "-c", OBEDIENT, str(SCRIPT), *arguments],
         cwd=cwd,
@@ -85,7 +85,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def fill(disk: Path) -> Path:
-    """Use up all space; gives the file to remove."""
+    """Use up all space; returns the file to remove."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as stream:
         try:
@@ -211,7 +211,7 @@ class TestTopicNames:
             assert sg(*back, input=exported.stdout).returncode == 0
             assert positions_of(store, form) == {EVIL: {0: 1}}
         refused = sg("offsets", "export", "./st", "--consumer", "evil", "--format", "rpk")
-        assert refused.returncode == 2, "which form cannot hold it is said"
+        assert refused.returncode == 2, "the error names the form that cannot hold it"
 
 
 class TestPermissions:
@@ -319,14 +319,16 @@ class TestFullDisk:
 
 
 class TestForeignFiles:
-    def test_leftovers_of_killed_writers_are_ignored_and_noted(self, sg: Sg, store: Path) -> None:
-        leftover = store / ".sg-0123456789abcdef.tmp"
-        leftover.write_bytes((store / "mail.offsets").read_bytes()[:100])
-        os.utime(leftover, (time.time() - 3600,) * 2)
+    def test_temporary_files_of_killed_writers_are_ignored_and_noted(
+        self, sg: Sg, store: Path
+    ) -> None:
+        temporary = store / ".sg-0123456789abcdef.tmp"
+        temporary.write_bytes((store / "mail.offsets").read_bytes()[:100])
+        os.utime(temporary, (time.time() - 3600,) * 2)
         for words in (("status", "./st"), ("offsets", "show", "./st")):
             result = sg(*words, "--json")
             document = json.loads(result.stdout)
-            assert result.returncode == 0, "a note needs nobody"
+            assert result.returncode == 0, "a note needs no action"
             (finding,) = document["findings"]
             assert (finding["code"], finding["severity"]) == ("SG-STORE-LEFTOVERS", "note")
         assert positions_of(store, "mail") == {"orders": {0: 7}}
@@ -403,18 +405,18 @@ class TestDamage:
 
     def test_of_any_byte_is_noticed(self, store: Path) -> None:
         path = store / "mail.offsets"
-        sound = path.read_bytes()
-        assert len(sound) < 1024
-        for at in range(len(sound)):
-            replace_file(path, sound[:at] + bytes([sound[at] ^ (1 << at % 8)]) + sound[at + 1 :])
+        intact = path.read_bytes()
+        assert len(intact) < 1024
+        for at in range(len(intact)):
+            replace_file(path, intact[:at] + bytes([intact[at] ^ (1 << at % 8)]) + intact[at + 1 :])
             with pytest.raises(StoreDamaged):
                 LockFileOffsetStore.open(str(store)).load("mail")
 
     def test_of_any_length_is_noticed(self, store: Path) -> None:
         path = store / "mail.offsets"
-        sound = path.read_bytes()
-        for length in range(len(sound)):
-            replace_file(path, sound[:length])
+        intact = path.read_bytes()
+        for length in range(len(intact)):
+            replace_file(path, intact[:length])
             with pytest.raises(StoreDamaged):
                 LockFileOffsetStore.open(str(store)).load("mail")
 
@@ -553,7 +555,7 @@ class TestGone:
         assert contents(store) == before
 
     def test_a_disk_that_is_not_mounted(self, sg: Sg, store: Path) -> None:
-        """The mount point is there and empty; the configuration says what should be there."""
+        """The mount point is there and empty; the configuration names what should be there."""
         shutil.rmtree(store)
         store.mkdir()
         (store.parent / "sluicegate.toml").write_text('[targets.shop]\noffsets = "st"\n')

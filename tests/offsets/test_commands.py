@@ -36,11 +36,8 @@ WORKER = Who("app", HOST, 4242, "-", "consumer.py")
 TEN = datetime(2024, 3, 1, 10, tzinfo=UTC)
 FIRST: By = {"orders": {0: 100, 1: 200}, "returns": {0: 5}}
 SECOND: By = {"orders": {0: 150, 1: 200}, "returns": {0: 5}}
-BROKER = (
-    "The new positions are not compared with what the broker or log still holds: that is not "
-    "known here."
-)
-AGAIN = "Their effects happen again unless the consumer recognises what it has seen."
+BROKER = "The new positions are not checked against the broker or log: its range is not known here."
+AGAIN = "Their effects happen again unless the consumer recognises events it has seen."
 
 
 def record(
@@ -134,7 +131,7 @@ class TestInitStore:
     def test_makes_one_once(self, sg: Sg, tmp_path: Path) -> None:
         made = sg("init", "--store", "new", "--yes", "--reason", "a new service")
         assert made.returncode == 0
-        assert made.stdout == "action\tplace\tdetail\nmake the store\tnew\ta new directory\n"
+        assert made.stdout == "action\tplace\tdetail\ncreate the store\tnew\ta new directory\n"
         assert sorted(os.listdir(tmp_path)) == ["new"], "a store needs no home and no configuration"
         before = contents(tmp_path)
         again = sg("init", "--store", "new", "--json")
@@ -148,9 +145,9 @@ class TestInitStore:
         terminal.process.expect_exact("Proceed? [y/N] ")
         shown = str(terminal.process.before).replace("\r\n", "\n")
         assert shown.splitlines() == [
-            "Make an offset store in new",
-            "ACTION          PLACE  DETAIL         ",
-            "make the store  new    a new directory",
+            "Create an offset store in new",
+            "ACTION            PLACE  DETAIL         ",
+            "create the store  new    a new directory",
             "",
         ]
         terminal.process.sendline("y")
@@ -165,7 +162,7 @@ class TestInitStore:
         (tmp_path / "new").mkdir()
         (tmp_path / "new" / "mine").write_text("mine")
         result = sg("init", "--store", "new", "--yes")
-        assert "the directory exists and holds 1 entries, which stay" in result.stdout
+        assert "the directory exists and keeps its 1 entry" in result.stdout
         assert (tmp_path / "new" / "mine").read_text() == "mine"
 
     def test_refuses_a_damaged_marker(self, sg: Sg, store: Path) -> None:
@@ -227,7 +224,7 @@ class TestImport:
                 }
             ],
             "consequences": [
-                "t[3] had no position; the consumer starts where this says.",
+                "t[3] had no position; the consumer starts at the new one.",
                 BROKER,
             ],
             "applied": True,
@@ -239,8 +236,8 @@ class TestImport:
 
     def test_times_are_written_alike_in_every_document(self, sg: Sg, store: Path) -> None:
         made = json.loads(sg(*ORDERS, "--to-offset", "1", "--yes", "--json").stdout)["operation"]
-        (told,) = json.loads(sg("history", "./st", "--limit", "1", "--json").stdout)["entries"]
-        assert made["at"] == told["at"]
+        (entry,) = json.loads(sg("history", "./st", "--limit", "1", "--json").stdout)["entries"]
+        assert made["at"] == entry["at"]
 
     def test_a_form_can_be_forced(self, sg: Sg, store: Path) -> None:
         words = ("offsets", "import", "./st", "-", "--consumer", "billing", "--dry-run")
@@ -252,12 +249,12 @@ class TestImport:
         result = sg(*words, input="orders 0 150\nnews 0 1\n")
         assert result.stdout.splitlines()[1:4] == [
             "set\tnews[0]\t-\t1\t-\thad no position",
-            "forget\torders[1]\t200\t-\t-\tno position from then on",
-            "forget\treturns[0]\t5\t-\t-\tno position from then on",
+            "forget\torders[1]\t200\t-\t-\tremoves the position",
+            "forget\treturns[0]\t5\t-\t-\tremoves the position",
         ]
         assert (
-            "orders[1], returns[0] will have no position; where the consumer then starts is "
-            "decided by the consumer."
+            "orders[1], returns[0] will have no position; the consumer then decides where it "
+            "starts."
         ) in result.stdout
         assert positions_of(store, "billing") == {"orders": {0: 150}, "news": {0: 1}}
 
@@ -374,7 +371,7 @@ class TestShow:
             "",
         )
         code, text = Terminal("offsets", "show", "./st", cwd=tmp_path).finish_plain()
-        assert (code, text) == (0, "No consumer has positions here.")
+        assert (code, text) == (0, "No consumer has positions.")
 
     def test_unknown_consumers_are_named_with_the_known_ones(self, sg: Sg, store: Path) -> None:
         result = sg("offsets", "show", "./st", "--consumer", "biling")
@@ -397,7 +394,7 @@ class TestShow:
     def test_options_of_checkpoints_are_refused(self, sg: Sg, store: Path) -> None:
         result = sg("offsets", "show", "./st", "--batch", "1")
         assert result.returncode == 2
-        assert "--batch is for Spark checkpoints" in result.stderr
+        assert "--batch applies to Spark checkpoints and gated streams only" in result.stderr
 
 
 class TestReset:
@@ -454,7 +451,7 @@ class TestReset:
             "skip\torders[0]\t150\t180\t30\tskips 30 events",
             "rewind\torders[1]\t200\t180\t-20\tre-reads 20 events",
         ]
-        skipped = "Skips 30 events of orders[0]: what it has not read by now it never reads."
+        skipped = "Skips 30 events of orders[0]: the consumer never reads those it has not read"
         assert skipped in result.stdout
         assert positions_of(store, "billing") == {"orders": {0: 180, 1: 180}, "returns": {0: 5}}
 
@@ -500,10 +497,10 @@ class TestReset:
     def test_times_that_are_not_known(self, sg: Sg, store: Path) -> None:
         early = sg(*ORDERS, "--to-datetime", "2024-03-01T09:59:59Z", "--yes")
         assert early.returncode == 2
-        assert "before the oldest that is known: commit billing@1" in early.stderr
+        assert "before the oldest known point: commit billing@1" in early.stderr
         late = sg(*ORDERS, "--to-datetime", "2024-03-01T11:00:01Z", "--yes")
         assert late.returncode == 2
-        assert "after the newest that is known: commit billing@2" in late.stderr
+        assert "after the newest known point: commit billing@2" in late.stderr
         assert "--clamp" in late.stderr
         assert positions_of(store, "billing") == SECOND
         stays = sg(*ORDERS, "--to-datetime", "2024-03-01T11:00:01Z", "--clamp", "--yes")
@@ -610,10 +607,9 @@ class TestDelete:
         result = sg(*words, "--yes")
         assert result.stdout == (
             "action\tplace\told\tnew\tdelta\tdetail\n"
-            "forget\treturns[0]\t5\t-\t-\tno position from then on\n"
+            "forget\treturns[0]\t5\t-\t-\tremoves the position\n"
             "\n"
-            "returns[0] will have no position; where the consumer then starts is decided by the "
-            "consumer.\n"
+            "returns[0] will have no position; the consumer then decides where it starts.\n"
         )
         assert positions_of(store, "billing") == {"orders": {0: 150, 1: 200}}
         assert sg(*words, "--yes").returncode == 10
@@ -693,7 +689,7 @@ class TestExport:
             before = contents(old)
             result = sg(*words)
             assert result.returncode == 1
-            assert f"old/{name} is there and says something else" in result.stderr
+            assert f"old/{name} already exists with another offset" in result.stderr
             assert contents(old) == before
             (old / name).unlink()
 
@@ -708,7 +704,7 @@ class TestHistory:
         assert sg("history", "./st").stdout == (
             "operation\twhen\tkind\twhat\tby\treason\tundo\n"
             f"billing@2\t2024-03-01T11:00:00Z\tcommit\t3 positions\tapp@{HOST}\t-\tyes\n"
-            f"mail@1\t2024-03-01T10:30:00Z\tcommit\t1 positions\tapp@{HOST}\t-\tyes\n"
+            f"mail@1\t2024-03-01T10:30:00Z\tcommit\t1 position\tapp@{HOST}\t-\tyes\n"
             f"billing@1\t2024-03-01T10:00:00Z\tcommit\t3 positions\tapp@{HOST}\t-\tyes\n"
         )
 
@@ -722,7 +718,7 @@ class TestHistory:
             f"OPERATION  WHEN                  KIND    WHAT         {head}  REASON  UNDO\n"
             f"billing@2  2024-03-01T11:00:00Z  commit  3 positions  {by}  -       yes\n"
             "\n"
-            "1 older entry; see them with --limit 2"
+            "1 older entry; use --limit 2 to list all"
         )
 
     def test_a_reason_is_kept(self, sg: Sg, store: Path) -> None:
@@ -757,7 +753,7 @@ class TestHistory:
 
 
 class TestUndo:
-    def test_takes_back_the_newest_change_and_can_be_undone(self, sg: Sg, store: Path) -> None:
+    def test_reverts_the_newest_change_and_can_be_undone(self, sg: Sg, store: Path) -> None:
         assert sg(*ORDERS, "--to-offset", "1", "--yes").returncode == 0
         write_record(store, record("mail", 2, datetime.now(UTC), {"orders": {0: 8}}))
         undone = sg("undo", "./st", "--yes", "--reason", "too far")
@@ -765,16 +761,14 @@ class TestUndo:
             "skip\torders[0]\t1\t150\t149\tskips 149 events",
             "skip\torders[1]\t1\t200\t199\tskips 199 events",
         ]
-        assert "What was committed to these partitions since billing@3 is overwritten" in (
-            undone.stdout
-        )
+        assert "Commits to these partitions since billing@3 are overwritten" in (undone.stdout)
         assert positions_of(store, "billing") == SECOND
         twice = sg("undo", "./st", "--op", "billing@3", "--yes")
         assert twice.returncode == 10
         assert "undone by billing@4" in twice.stderr
         nothing = sg("undo", "./st", "--yes")
         assert nothing.returncode == 10
-        assert "all changes are undone" in nothing.stderr
+        assert "all of them are undone" in nothing.stderr
         assert sg("undo", "./st", "--op", "billing@4", "--yes").returncode == 0
         assert positions_of(store, "billing")["orders"] == {0: 1, 1: 1}, "redo"
         states = {
@@ -794,7 +788,7 @@ class TestUndo:
     def test_commits_only_by_name(self, sg: Sg, store: Path) -> None:
         nothing = sg("undo", "./st", "--yes")
         assert nothing.returncode == 10
-        assert "no operator has changed" in nothing.stderr
+        assert "has no changes by operators" in nothing.stderr
         assert "--op" in nothing.stderr
         assert sg("undo", "./st", "--op", "billing@2", "--yes").returncode == 0
         assert positions_of(store, "billing") == FIRST
@@ -815,11 +809,11 @@ class TestUndo:
         plan = sg(*undo, "--dry-run")
         assert plan.stdout == (
             "action\tplace\tdetail\n"
-            "keep\tbilling.TIME.damaged\twhat is there now, under a second name\n"
+            "keep\tbilling.TIME.damaged\tthe damaged file, under a second name\n"
             "restore\tbilling.offsets\trecord 2 of 2024-03-01T11:00:00Z, 3 positions\n"
             "\n"
-            "Record 2 is the newest that can be read. What the consumer committed after it, if "
-            "anything, it reads again. This cannot be undone: what was there cannot be read.\n"
+            "Record 2 is the newest that can be read. If the consumer committed after it, it "
+            "reads those events again. This cannot be undone: the damaged file cannot be read.\n"
         )
         assert sg(*undo, "--yes", "--reason", "disk").returncode == 0
         assert positions_of(store, "billing") == SECOND
@@ -827,7 +821,7 @@ class TestUndo:
         assert aside.read_bytes() == damaged
         (entry,) = json.loads(sg("history", "./st", "--limit", "1", "--json").stdout)["entries"]
         assert (entry["kind"], entry["reason"]) == ("restore", "disk")
-        assert entry["undo"] == "no: what was there before could not be read"
+        assert entry["undo"] == "no: the record before it could not be read"
         assert sg("undo", "./st", "--op", entry["id"], "--yes").returncode == 10
         assert sg("offsets", "show", "./st").returncode == 0
 
@@ -837,7 +831,7 @@ class TestUndo:
         code, text = Terminal(*words, cwd=store.parent).finish_plain()
         assert code == 0
         assert "Done: billing@" in text
-        assert "Undo it with" not in text, "the plan has just said that it cannot be undone"
+        assert "Undo it with" not in text, "the plan has just stated that it cannot be undone"
 
     def test_the_damage_of_another_consumer_is_no_matter(self, sg: Sg, store: Path) -> None:
         assert sg(*ORDERS, "--to-offset", "1", "--yes").returncode == 0
@@ -896,7 +890,7 @@ class TestStatus:
             "why\tit has sluicegate.store\n"
             "last_batch\t-\n"
             "updated_at\t2024-03-01T11:00:00Z\n"
-            "standing\tconsumers: 2, positions: 4\n"
+            "summary\tconsumers: 2, positions: 4\n"
         )
 
     def test_by_name(self, sg: Sg, store: Path) -> None:
@@ -910,7 +904,7 @@ class TestStatus:
             "why": "it has sluicegate.store",
             "last_batch": None,
             "updated_at": "2024-03-01T11:00:00Z",
-            "standing": "consumers: 2, positions: 4",
+            "summary": "consumers: 2, positions: 4",
         }
         words = ("offsets", "reset", "--consumer", "mail", "--to-offset", "1", "--yes")
         assert sg(*words).returncode == 0, "the only target need not be named"
@@ -931,7 +925,7 @@ class TestStatus:
         legacy.write(str(tmp_path / "old"), Positions({"7": {0: 3, 1: 4}}))
         result = sg("status", "./old")
         assert result.returncode == 0
-        assert "standing\treference layout, positions: 2\n" in result.stdout
+        assert "summary\tlegacy offset files, positions: 2\n" in result.stdout
 
 
 def save_plan(root: Path, place: Path, offset: int) -> None:
@@ -1075,7 +1069,7 @@ class TestAuditLog:
         assert (after["id"], after["kind"], after["undo"]) == ("mail@2", "reset", "yes")
         assert after["summary"] == "to-offset 1: orders[0] 7 → 1"
 
-    def test_a_change_that_could_not_be_logged_is_said_to_be_made(self, store: Path) -> None:
+    def test_a_change_that_could_not_be_logged_is_reported_as_made(self, store: Path) -> None:
         """Who runs a shift again because it seemed to fail has shifted twice."""
         log = store.parent / "log"
         configure(store.parent, 'audit_log = "log"')
@@ -1095,7 +1089,7 @@ class TestAuditLog:
         assert log.stat().st_size == 2048
         assert positions_of(store, "mail") == {"orders": {0: 6}}
         assert result.returncode == 1
-        assert "mail@2 was done" in result.stderr
+        assert "mail@2 was applied" in result.stderr
 
     def test_a_full_disk_comes_first(self, sg: Sg, store: Path) -> None:
         configure(store.parent, 'audit_log = "/dev/full"')

@@ -1,7 +1,7 @@
 """The crash lab of offset stores: whatever call a writer dies at, the store is before or after.
 
-Three questions are asked after every cut: is what was acknowledged there, is what is there
-something that somebody wrote, and does the history tell of nothing else.
+Every cut is followed by three checks: acknowledged data exists, all existing data was written by a
+process, and the history lists nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sluicegate.offsets import Commit, Fence, LockFileOffsetStore, StoreDamaged
 from sluicegate.offsets.journal import StoreJournal
 from sluicegate.offsets.operations import Import, Reset
 from sluicegate.offsets.store import DEFAULT_VERSIONS, MARKER
-from sluicegate.offsets.verify import LEFTOVERS, look_at
+from sluicegate.offsets.verify import TEMPORARY, look_at
 from sluicegate.plan import Plan
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
@@ -43,7 +43,7 @@ Step = Callable[[LockFileOffsetStore], object]
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """In memory where there is such a place: the lab says what survives, so fsyncs only cost."""
+    """In memory where there is such a place: the lab decides what survives, so fsyncs only cost."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
         yield Path(path)
@@ -125,12 +125,12 @@ def state(root: Path) -> State:
 
 @dataclass(frozen=True)
 class Look:
-    """What a store that is opened again says: positions, number, operator's changes, files."""
+    """The content of a store that is opened again: positions, number, operator's changes, files."""
 
     state: State
     sequence: int
     changes: list[Entry]
-    has_leftovers: bool
+    has_temporary: bool
     files: frozenset[str]
 
     @property
@@ -143,24 +143,24 @@ class Look:
 
 
 def look(root: Path) -> Look:
-    """What the store says, after what must be true of any: nothing is damaged or invented."""
+    """The content of the store, after checks that hold for any: nothing is damaged or invented."""
     store = reopened(root)
     newest = store.newest(CONSUMER)
     sequence = newest.sequence if newest else 0
     entries = StoreJournal(store).history()
     assert not [entry for entry in entries if entry.kind == "damaged"]
     numbers = [int(entry.id.rpartition("@")[2]) for entry in entries]
-    assert len(set(numbers)) == len(numbers), f"a number is told twice: {numbers}"
+    assert len(set(numbers)) == len(numbers), f"a number occurs twice: {numbers}"
     assert max(numbers, default=0) == sequence
-    # Temporary files may be told of, and are nothing else.
-    leftovers = bool(store.storage.list(temporary=True))
-    assert {finding.code for finding in look_at(store).findings} <= {LEFTOVERS.code}
+    # Temporary files may be reported, and nothing else.
+    temporary = bool(store.storage.list(temporary=True))
+    assert {finding.code for finding in look_at(store).findings} <= {TEMPORARY.code}
     assert set(store.consumers()) <= {CONSUMER}
     positions = dict(newest.positions.by_topic.get(TOPIC, {})) if newest else {}
     assert store.list() == ([CONSUMER] if positions else [])
     changes = [entry for entry in entries if entry.reason]
     files = frozenset(path.name for path in root.glob("*.change"))
-    return Look(positions, sequence, changes, leftovers, files)
+    return Look(positions, sequence, changes, temporary, files)
 
 
 def check_next_commit(root: Path, found: Look, acknowledged: int) -> None:
@@ -177,7 +177,7 @@ def check_next_commit(root: Path, found: Look, acknowledged: int) -> None:
 
 
 @contextmanager
-def told(cut: object) -> Iterator[None]:
+def named(cut: object) -> Iterator[None]:
     """Name the cut in whatever fails."""
     try:
         yield
@@ -234,15 +234,15 @@ def test_an_act_is_before_or_after_at_every_cut(scratch: Path, name: str) -> Non
     before = look(template)
     seen, left = set(), False
     for cut in cut_points(scratch, copy_of(template), acting(act.step)):
-        with told(cut):
+        with named(cut):
             found = look(cut.root)
             assert found.state in (before.state, act.after)
             happened = found.state == act.after
             assert happened or not cut.acknowledged
             new = act.changes if happened else []
-            assert found.kinds == [*new, *before.kinds], "history tells what happened"
+            assert found.kinds == [*new, *before.kinds], "history shows what happened"
             check_next_commit(cut.root, found, before.sequence + cut.acknowledged)
-            left |= found.has_leftovers
+            left |= found.has_temporary
             seen.add((cut.aftermath, happened))
     assert len(seen) == 2 * len(Aftermath), "both outcomes must occur"
     assert left, "some cut must leave a temporary file behind"
@@ -263,7 +263,7 @@ def test_an_act_is_before_or_after_at_every_cut(scratch: Path, name: str) -> Non
 def test_acknowledged_changes_stay_in_the_history_of_cut_commits(
     scratch: Path, steps: list[Step]
 ) -> None:
-    """Versions come and go, an operator's change is kept: it is what undo goes back to."""
+    """Versions come and go, an operator's change is kept: undo restores it."""
     template = made(scratch / "template", steps)
     before = look(template)
 
@@ -272,7 +272,7 @@ def test_acknowledged_changes_stay_in_the_history_of_cut_commits(
             commit(0, offset)(LockFileOffsetStore(storage))
 
     for cut in cut_points(scratch, copy_of(template), act):
-        with told(cut):
+        with named(cut):
             found = look(cut.root)
             assert found.changes == before.changes
             assert found.files >= before.files
@@ -315,7 +315,7 @@ class TestSavedPlan:
         before = look(template)
         seen = set()
         for cut in cut_points(scratch, partial(self.prepare, template), self.act):
-            with told(cut):
+            with named(cut):
                 found = look(cut.root)
                 assert found.state in (before.state, self.AFTER)
                 happened = found.state == self.AFTER
@@ -332,17 +332,17 @@ class TestSavedPlan:
         """The commit takes the number that the cut plan would have had."""
         prepare = partial(self.prepare, template)
         for ends in _cut_twice(scratch, prepare, lambda _: None, self.act, chances=12):
-            with told(ends):
+            with named(ends):
                 commit(OTHER, 7)(reopened(ends.root))
                 self.check_again(ends.root, self.AFTER | {OTHER: 7})
 
     def test_what_was_found_applied_survives_a_power_loss(
         self, scratch: Path, template: Path
     ) -> None:
-        """Whoever is told "applied" relies on it, even if the one who did it died at the end."""
+        """A caller that got "applied" relies on it, even if the process that applied it died."""
         before = state(template)
         for ends in _cut_twice(scratch, partial(self.prepare, template), self.act, self.act):
-            with told(ends):
+            with named(ends):
                 found = state(ends.root)
                 assert found in (before, self.AFTER)
                 assert found == self.AFTER or not ends.acknowledged
@@ -391,7 +391,7 @@ def test_a_restore_is_before_or_after_at_every_cut(scratch: Path, how: str) -> N
     template, after = _made_and_damaged(scratch / "template", how)
     seen = set()
     for cut in cut_points(scratch, copy_of(template), acting(undo)):
-        with told(cut):
+        with named(cut):
             restored = _is_sound(cut.root)
             assert restored or not cut.acknowledged
             seen.add((cut.aftermath, restored))
@@ -403,7 +403,7 @@ def test_a_restore_can_be_cut_twice(scratch: Path) -> None:
     template, after = _made_and_damaged(scratch / "template", "replaced")
     act = acting(restore)
     for ends in _cut_twice(scratch, copy_of(template), act, act, chances=1):
-        with told(ends):
+        with named(ends):
             assert _is_sound(ends.root) or not ends.first_acknowledged
             _check_restore(ends.root, template, after)
 
@@ -435,7 +435,7 @@ def _is_sound(root: Path) -> bool:
 def test_a_store_is_made_or_not_at_every_cut(scratch: Path) -> None:
     seen = set()
     for cut in cut_points(scratch, lambda _: None, MARKER.create):
-        with told(cut):
+        with named(cut):
             there = _is_store(cut.root)
             assert there or not cut.acknowledged
             identity = reopened(cut.root).mark if there else None
@@ -448,7 +448,7 @@ def test_a_store_is_made_or_not_at_every_cut(scratch: Path) -> None:
 
 def test_a_store_that_is_said_to_be_there_survives_a_power_loss(scratch: Path) -> None:
     for ends in _cut_twice(scratch, lambda _: None, MARKER.create, MARKER.create):
-        with told(ends):
+        with named(ends):
             assert _is_store(ends.root) or not ends.acknowledged
 
 
@@ -575,7 +575,7 @@ def test_two_crashes_leave_no_more_than_two_acts(scratch: Path, name: str) -> No
     template = made(scratch / "template", steps)
     before = look(template)
     for ends in _cut_twice(scratch, copy_of(template), acting(first), acting(second), chances=12):
-        with told(ends):
+        with named(ends):
             found, between = look(ends.root), ends.between
             assert between is not None
             # A reset moves all positions that are there, so also one the first act made.
@@ -584,7 +584,7 @@ def test_two_crashes_leave_no_more_than_two_acts(scratch: Path, name: str) -> No
             if not ends.first_acknowledged and not ends.acknowledged:
                 allowed.append(before.state)
             assert found.state in allowed
-            assert len(found.changes) == (42 in found.state.values()), "history tells what happened"
+            assert len(found.changes) == (42 in found.state.values()), "history shows what happened"
             acknowledged = before.sequence + ends.first_acknowledged + ends.acknowledged
             check_next_commit(ends.root, found, acknowledged)
 
@@ -603,7 +603,7 @@ def test_what_was_done_already_survives_a_power_loss(scratch: Path, name: str) -
     steps, step, after = AGAIN[name]
     before = look(made(scratch / "template", steps))
     for ends in _cut_twice(scratch, copy_of(scratch / "template"), acting(step), acting(step)):
-        with told(ends):
+        with named(ends):
             found = look(ends.root)
             assert found.state in (before.state, after)
             assert found.state == after or not (ends.first_acknowledged or ends.acknowledged)

@@ -1,4 +1,4 @@
-"""Hooks hear of commits that are durable, and can do nothing to them."""
+"""Hooks are called after durable commits, and cannot affect them."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class TestFailures:
         assert again.hook_failures == ()
         assert again.record == first.record
 
-    def test_an_error_that_cannot_be_told_is_a_failure_like_others(
+    def test_an_error_that_cannot_be_shown_is_a_failure_like_others(
         self, inner: OffsetStore, heard: CollectingHook
     ) -> None:
         commit = HookedOffsetStore(inner, [fail_unspeakably, heard]).save(BILLING, orders(5))
@@ -280,8 +280,8 @@ class TestLogging:
         HookedOffsetStore(inner, [LoggingHook()]).save(BILLING, orders(5))
         (line,) = caplog.records
         assert (line.name, line.levelname) == ("sluicegate.offsets", "INFO")
-        told = 'commit of consumer billing, sequence 1: {"orders": {"0": 5}}'
-        assert line.getMessage() == told
+        text = 'commit of consumer billing, sequence 1: {"orders": {"0": 5}}'
+        assert line.getMessage() == text
 
     def test_logger_and_level_can_be_chosen(
         self, inner: OffsetStore, caplog: pytest.LogCaptureFixture

@@ -103,8 +103,8 @@ class Model:
         self.changes[-1].undoes = change.sequence
         return True
 
-    def told(self) -> tuple[Offsets, int, dict[str, int]]:
-        """All that a newly opened store can tell of it."""
+    def facts(self) -> tuple[Offsets, int, dict[str, int]]:
+        """All that a newly opened store knows about it."""
         return self.positions, self.sequence, self.fences
 
 
@@ -115,7 +115,7 @@ class Operation(Protocol):
         """Do it to the model, or raise what the store should."""
 
     def store(self, store: OffsetStore, consumer: str, model: Model) -> bool:
-        """Do it to the store; the model says what a caller would have loaded."""
+        """Do it to the store; the model has what a caller would have loaded."""
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ class LockFileMachine(Machine):
 
     def do(self, consumer: str, act: Operation) -> Outcome:
         found = super().do(consumer, act)
-        # "Done" and "done already" can be relied on; a refusal promises nothing.
+        # "Done" and "done already" can be relied on; a refusal guarantees nothing.
         if found in (True, False):
             self.doubted.pop(consumer, None)
         return found
@@ -424,16 +424,16 @@ class LockFileMachine(Machine):
             self.choose(consumer, [before, after, *self.doubted.pop(consumer, [])])
 
     def look(self, aftermath: Aftermath) -> None:
-        """Every consumer is as it was, or after a power loss as it was before somebody died."""
+        """Every consumer is as it was, or after a power loss as it was before a process died."""
         for consumer in CONSUMERS:
             doubted = [] if aftermath is Aftermath.KILL else self.doubted.pop(consumer, [])
             self.choose(consumer, [self.models[consumer], *doubted])
 
     def choose(self, consumer: str, models: list[Model]) -> None:
         """Go on with the model that the store agrees with; it must be one of these."""
-        told = self.told(consumer)
-        assert told in [model.told() for model in models]
-        self.models[consumer] = next(model for model in models if model.told() == told)
+        found = self.facts(consumer)
+        assert found in [model.facts() for model in models]
+        self.models[consumer] = next(model for model in models if model.facts() == found)
 
     def die(self, aftermath: Aftermath, seed: int) -> None:
         self.disk.crash(aftermath, seed)
@@ -441,7 +441,7 @@ class LockFileMachine(Machine):
             self.disk = Disk(self.root)
         self.open()
 
-    def told(self, consumer: str) -> tuple[Offsets, int, dict[str, int]]:
+    def facts(self, consumer: str) -> tuple[Offsets, int, dict[str, int]]:
         record = self.store.newest(consumer)
         if record is None:
             return {}, 0, {}
@@ -450,7 +450,7 @@ class LockFileMachine(Machine):
 
     @rule()
     def read_history(self) -> None:
-        """Every change that was made is told, newest first, and no other."""
+        """Every change that was made is listed, newest first, and no other."""
         entries = StoreJournal(self.store).history()
         assert not [entry for entry in entries if entry.kind == "damaged"]
         for consumer in CONSUMERS:
@@ -460,14 +460,14 @@ class LockFileMachine(Machine):
             assert numbers == sorted(set(numbers), reverse=True)
             kept = range(max(1, model.sequence - VERSIONS + 2), model.sequence + 1)
             assert set(kept) <= set(numbers)
-            told = [
+            listed = [
                 (number, entry.kind, entry.undo.startswith("undone"))
                 for number, entry in zip(numbers, mine, strict=True)
                 if entry.kind != "commit"
             ]
             undone = model.undone()
             made = [(c.sequence, c.kind, c.sequence in undone) for c in reversed(model.changes)]
-            assert told == made
+            assert listed == made
 
 
 TestMemory = MemoryMachine.TestCase

@@ -1,6 +1,6 @@
 """Plans as files: saved, approved, applied elsewhere, refused; and what keeps a plan from applying.
 
-A plan that was approved does exactly what it says, once, or nothing at all.
+A plan that was approved does exactly what it describes, once, or nothing at all.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def commit(store: Path, consumer: str, offset: int) -> None:
 
 
 def rewrite(place: Path, edit: Callable[[Document], object], *, digest: bool = True) -> Path:
-    """Edit a plan; with `digest`, as somebody does who knows how the digest is made."""
+    """Edit a plan; with `digest`, with a digest that matches the edit."""
     document = json.loads(place.read_text())
     edit(document)
     if digest:
@@ -152,7 +152,7 @@ class TestSaving:
         author = document.pop("by")
         assert author.startswith(f"root@{socket.gethostname()} pid ") or os.getuid() != 0
         assert author.endswith("(sluicegate offsets reset ./st)")
-        again = "Their effects happen again unless the consumer recognises what it has seen."
+        again = "Their effects happen again unless the consumer recognises events it has seen."
         expected = {
             "title": "Reset consumer billing",
             "target": {
@@ -207,7 +207,7 @@ class TestSaving:
         assert code == 0
         saved = load(str(store.parent / "a plan.json"))
         assert text.splitlines()[-2:] == [
-            f"Saved as a plan.json, to be applied until {saved.expires}. Nothing was changed.",
+            f"Saved as a plan.json, valid until {saved.expires}. Nothing was changed.",
             f"Apply it with: sluicegate apply 'a plan.json' --expect {saved.digest}",
         ]
 
@@ -224,7 +224,7 @@ class TestSaving:
         for name in ("file", "link", "directory"):
             result = sg(*RESET, "--to-offset", "120", "--plan-out", name)
             assert result.returncode == 1
-            assert f"{name} exists already" in result.stderr
+            assert f"{name} already exists" in result.stderr
         assert contents(root) == before
         assert not (root / "nowhere").exists()
 
@@ -290,7 +290,7 @@ class TestApplying:
         assert entry["plan_digest"] == saved.digest
         assert entry["planned_by"] == saved.by
         assert entry["reason"] == "ticket 4711"
-        assert "(sluicegate apply plan.json)" in entry["by"], "who applied it is somebody else"
+        assert "(sluicegate apply plan.json)" in entry["by"], "it was applied by another process"
 
     def test_on_a_terminal_it_shows_and_asks(self, store: Path, plan: Path) -> None:
         terminal = Terminal("apply", "plan.json", "--no-color", cwd=store.parent, columns=200)
@@ -329,7 +329,7 @@ class TestApplying:
         before = contents(store)
         again = sg("apply", "plan.json", "--json")
         assert again.returncode == 0, "and nothing is asked"
-        assert "Applied already, as billing@3 at " in again.stderr
+        assert "Already applied, as billing@3 at " in again.stderr
         document = json.loads(again.stdout)
         assert (document["actions"], document["operation"]["id"]) == ([], "billing@3")
         # It made sure that what it found is durable, under the lock, which has a note of that.
@@ -368,7 +368,7 @@ class TestApplying:
         assert sg("apply", "plan.json", "--yes").returncode == 0
         assert positions_of(store, "billing") == SECOND
         again = sg("apply", "plan.json", "--yes")
-        assert (again.returncode, "Applied already" in again.stderr) == (0, True)
+        assert (again.returncode, "Already applied" in again.stderr) == (0, True)
 
     def test_a_restore_of_another_damage_is_refused(self, sg: Sg, store: Path) -> None:
         damage(store, "billing")
@@ -439,7 +439,7 @@ class TestTampering:
     def test_texts_that_do_not_match_the_work_are_refused(
         self, sg: Sg, store: Path, plan: Path, path: tuple[str | int, ...], value: object
     ) -> None:
-        """Somebody made the digest anew, so that only the texts can give them away."""
+        """The digest was computed again, so that only the texts reveal the edit."""
         rewrite(plan, lambda document: put(document, *path, value=value))
         result = sg("apply", "plan.json", "--yes")
         assert result.returncode in (5, 12), result.stdout
@@ -494,7 +494,7 @@ class TestTampering:
         plan.write_text(text.replace('"force": false', '"force": true,\n    "force": false'))
         result = sg("apply", "plan.json", "--yes")
         assert result.returncode == 12
-        assert "a key is given twice" in result.stderr
+        assert "a key occurs twice" in result.stderr
 
     @pytest.mark.parametrize(
         "data",
@@ -551,7 +551,7 @@ class TestDrift:
         result = sg("apply", "plan.json", "--yes")
         assert result.returncode == 5
         assert "orders[0] of consumer billing was 150, is 151" in result.stderr
-        assert "make the plan anew" in result.stderr
+        assert "create a new plan" in result.stderr
         assert positions_of(store, "billing")["orders"] == {0: 151, 1: 200}
 
     def test_a_position_it_touches_is_gone(self, sg: Sg, store: Path, plan: Path) -> None:
@@ -663,7 +663,7 @@ class TestTogether:
             assert len(made) == turn + 1, "each plan once"
             assert made[0]["plan_digest"] == load(str(store.parent / name)).digest
             operations = [json.loads(out)["operation"]["id"] for out, _, _ in answers]
-            assert operations == [made[0]["id"]] * 2, "both are told which one it is"
+            assert operations == [made[0]["id"]] * 2, "both get its id"
             assert positions_of(store, "billing")["orders"] == {0: 119 - turn, 1: 119 - turn}
 
     def test_applied_by_another_process_while_it_is_reviewed(self, sg: Sg, store: Path) -> None:
@@ -702,7 +702,7 @@ class TestLivingConsumer:
             assert sg(*words).returncode == 0
         assert positions_of(store, "billing") == DONE
 
-    def test_is_told_before_the_question(self, store: Path) -> None:
+    def test_is_shown_before_the_question(self, store: Path) -> None:
         with consuming(store, "billing", 151):
             terminal = Terminal("undo", "./st", "--op", "billing@3", cwd=store.parent)
             asked = terminal.process.expect_exact(["Proceed? [y/N] ", pexpect.EOF])

@@ -25,7 +25,7 @@ from sluicegate.storage import LocalStorage
 CONSUMER = "billing"
 WRITERS, COMMITS, KILLS, READERS = 8, 1000, 4, 2
 COUNTERS, INCREMENTS = 4, 100
-PATIENCE, LONGEST = 120.0, 240.0
+TIMEOUT, LONGEST = 120.0, 240.0
 
 START = """
 import os, random, sys, time
@@ -35,18 +35,18 @@ from sluicegate.positions import Position, Positions
 from sluicegate.storage import LocalStorage
 
 def opened():
-    return LockFileOffsetStore(LocalStorage(Path(sys.argv[1])), patience=float(sys.argv[2]))
+    return LockFileOffsetStore(LocalStorage(Path(sys.argv[1])), timeout=float(sys.argv[2]))
 
 lines = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def write(*values):
-    # One write(2) per line: a kill leaves whole lines.
+    # One write(2) per line: a kill leaves complete lines.
     os.write(lines, (" ".join(map(str, values)) + "\\n").encode())
 
 store = opened()
 """
 # Every commit moves the writer's own partition by one and signs the shared one. A writer that was
-# killed goes on where the store says it was, whether or not it heard of its last commit.
+# killed continues at the position in the store, whether or not its last commit was acknowledged.
 WRITER = (
     START
     + """
@@ -137,7 +137,7 @@ class Worker:
     process: subprocess.Popen[str] = field(init=False)
 
     def start(self) -> None:
-        given = [self.root, PATIENCE, self.lines, *self.arguments]
+        given = [self.root, TIMEOUT, self.lines, *self.arguments]
         self.process = subprocess.Popen(
             [sys.executable, "-c", self.script, *map(str, given)],
             stderr=subprocess.PIPE,
@@ -193,7 +193,7 @@ def kill_some(workers: list[Worker], chance: random.Random) -> None:
                 worker.kill_and_start()
 
 
-def test_killed_writers_lose_nothing_and_readers_see_whole_commits(root: Path) -> None:
+def test_killed_writers_lose_nothing_and_readers_see_complete_commits(root: Path) -> None:
     stop = root.with_name("stop")
     writers = [
         Worker(WRITER, root, root.with_name(f"writer-{number}"), (number, COMMITS))
@@ -262,7 +262,7 @@ def test_compare_and_set_counts_every_increment_without_a_lock_around_it(root: P
         for number in range(COUNTERS)
     ]
     with running(workers):
-        # All at once: one that is done before the next begins meets nobody.
+        # All at once: one that is done before the next begins meets no other.
         while not all(worker.count() or worker.process.poll() for worker in workers):
             time.sleep(0.01)
         start.touch()
@@ -295,7 +295,7 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_consumers_do_not_block_each_other(root: Path) -> None:
-    store = LockFileOffsetStore(LocalStorage(root), patience=0)
+    store = LockFileOffsetStore(LocalStorage(root), timeout=0)
     with holder(Path(store.lock(CONSUMER).place)):
         done = store.save("shipping", Position("orders", 0, 5))
         assert done.record
@@ -305,18 +305,18 @@ def test_consumers_do_not_block_each_other(root: Path) -> None:
 
 
 def test_readers_do_not_wait_for_a_writer(root: Path) -> None:
-    store = LockFileOffsetStore(LocalStorage(root), patience=0)
+    store = LockFileOffsetStore(LocalStorage(root), timeout=0)
     store.save(CONSUMER, Position("orders", 0, 5))
     with holder(Path(store.lock(CONSUMER).place)):
-        fresh = LockFileOffsetStore(LocalStorage(root), patience=0)
+        fresh = LockFileOffsetStore(LocalStorage(root), timeout=0)
         record = fresh.load(CONSUMER)
         assert record
         assert record.positions.get("orders", 0) == 5
         assert fresh.list() == [CONSUMER]
 
 
-def test_a_held_lock_is_told_with_evidence_after_the_patience(root: Path) -> None:
-    store = LockFileOffsetStore(LocalStorage(root), patience=0.5)
+def test_a_held_lock_is_reported_with_evidence_after_the_timeout(root: Path) -> None:
+    store = LockFileOffsetStore(LocalStorage(root), timeout=0.5)
     with holder(Path(store.lock(CONSUMER).place)) as process:
         started = time.monotonic()
         with pytest.raises(Locked) as caught:
@@ -334,7 +334,7 @@ def test_a_held_lock_is_told_with_evidence_after_the_patience(root: Path) -> Non
 
 
 def test_a_killed_holder_does_not_block_the_next_commit(root: Path) -> None:
-    store = LockFileOffsetStore(LocalStorage(root), patience=30)
+    store = LockFileOffsetStore(LocalStorage(root), timeout=30)
     with holder(Path(store.lock(CONSUMER).place)) as process:
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""The reference design's directory of offset files, read and written."""
+"""Legacy offset files, read and written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sluicegate.errors import (
     UnsupportedFormat,
 )
 from sluicegate.offsets import LockFileOffsetStore
-from sluicegate.offsets.legacy import files, is_reference, plan_write, read, write
+from sluicegate.offsets.legacy import files, is_legacy, plan_write, read, write
 from sluicegate.positions import MAX_OFFSET, Positions
 from sluicegate.storage import LocalStorage, open_storage
 
@@ -100,14 +100,14 @@ class TestReading:
         (directory / name).write_bytes(b"99\n")
         with pytest.raises(NotFound, match=r"has no topic-<t>-consumer-<c>\.offset files"):
             read(LocalStorage(directory))
-        assert not is_reference(LocalStorage(directory))
+        assert not is_legacy(LocalStorage(directory))
         put(directory, 7, 8, b"1\n")
         assert read(LocalStorage(directory)) == Positions({"7": {8: 1}})
-        assert is_reference(LocalStorage(directory))
+        assert is_legacy(LocalStorage(directory))
 
     def test_a_name_with_a_newline_at_its_end_is_not_taken(self, directory: Path) -> None:
         (directory / "topic-1-consumer-2.offset\n").write_bytes(b"99\n")
-        assert not is_reference(LocalStorage(directory))
+        assert not is_legacy(LocalStorage(directory))
 
     @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
     def test_garbage_is_an_error_that_names_the_file(self, directory: Path, data: bytes) -> None:
@@ -164,9 +164,9 @@ class TestReading:
 
     def test_our_own_store_is_not_taken_for_it(self, directory: Path) -> None:
         put(directory, 1, 2)
-        assert is_reference(LocalStorage(directory))
+        assert is_legacy(LocalStorage(directory))
         LockFileOffsetStore.create(str(directory))
-        assert not is_reference(LocalStorage(directory))
+        assert not is_legacy(LocalStorage(directory))
 
 
 class TestWriting:
@@ -281,7 +281,7 @@ def test_the_round_trip_through_a_store(directory: Path, tmp_path: Path) -> None
 def test_reading_needs_no_right_to_write(directory: Path) -> None:
     put(directory, 1, 2)
     view = open_storage(str(directory), read_only=True)
-    assert is_reference(view)
+    assert is_legacy(view)
     assert read(view) == Positions({"1": {2: 12345}})
     with pytest.raises(ReadOnlyViolation):
         view.delete("topic-1-consumer-2.offset")

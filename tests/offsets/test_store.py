@@ -1,6 +1,6 @@
 """The offset store: the lines of the reference design that are kept, and those that are fixed.
 
-What both stores promise is tried on both. The lock-file store is also tried between real
+The common contract is tested on both stores. The lock-file store is also tried between real
 processes, killed at every system call, and in Hypothesis' hands beside a dictionary.
 """
 
@@ -99,7 +99,7 @@ def many(*offsets: int) -> Positions:
 
 
 def held(store: OffsetStore, consumer: str = BILLING) -> dict[tuple[str, int], int]:
-    """What a store says now, as a plain dictionary."""
+    """The content of a store, as a plain dictionary."""
     record = store.load(consumer)
     return {(p.topic, p.partition): p.offset for p in record.positions} if record else {}
 
@@ -112,9 +112,9 @@ def sequence(store: OffsetStore, consumer: str = BILLING) -> int:
 
 
 def change(store: OffsetStore, offset: int, consumer: str = BILLING) -> None:
-    """What an operator's reset does to a store."""
-    told = Change("to-offset", before=(("orders", 0, None),), reason="a test")
-    store.update(consumer, lambda _: Update(many(offset), kind="reset", change=told))
+    """An operator's reset of a store."""
+    change = Change("to-offset", before=(("orders", 0, None),), reason="a test")
+    store.update(consumer, lambda _: Update(many(offset), kind="reset", change=change))
 
 
 def snapshot(root: Path) -> dict[str, bytes]:
@@ -219,7 +219,7 @@ class TestFixed:
 
     def test_delete_waits_for_the_lock_as_any_writer(self, root: Path) -> None:
         LockFileOffsetStore.create(str(root)).save(BILLING, orders(1))
-        store = LockFileOffsetStore(LocalStorage(root), patience=0.1)
+        store = LockFileOffsetStore(LocalStorage(root), timeout=0.1)
         with store.lock(BILLING).hold(), pytest.raises(Locked):
             store.delete(BILLING)
         assert held(store) == {("orders", 0): 1}
@@ -301,7 +301,7 @@ class TestFixed:
 
     def test_waiting_for_a_lock_has_an_end(self, root: Path) -> None:
         LockFileOffsetStore.create(str(root))
-        store = LockFileOffsetStore(LocalStorage(root), patience=0.2)
+        store = LockFileOffsetStore(LocalStorage(root), timeout=0.2)
         started = time.monotonic()
         with store.lock(BILLING).hold(), pytest.raises(Locked, match=f"pid {os.getpid()}"):
             store.save(BILLING, orders(1))
@@ -451,7 +451,7 @@ def test_the_sequence_never_goes_back_across_delete_and_new_start(store: OffsetS
 
 
 def test_commits_that_change_nothing_are_commits(store: OffsetStore) -> None:
-    """A consumer that commits the same offset says that it is alive."""
+    """A consumer that commits the same offset shows that it is alive."""
     store.save(BILLING, orders(1))
     again = store.save(BILLING, orders(1))
     assert again.record is not again.previous
@@ -475,7 +475,7 @@ def test_what_is_saved_is_read_back_by_the_next_process(
 
 
 @pytest.mark.parametrize("offset", [5.0, True], ids=repr)
-def test_what_is_not_a_whole_number_is_refused_before_it_spoils_the_file(
+def test_what_is_not_an_integer_is_refused_before_it_spoils_the_file(
     files: LockFileOffsetStore, root: Path, offset: int
 ) -> None:
     files.save(BILLING, orders(1))
@@ -502,7 +502,7 @@ class TestFences:
 
     def test_a_late_older_number_is_refused(self, store: OffsetStore) -> None:
         store.save(BILLING, orders(10), fence=Fence("job", 5))
-        with pytest.raises(StaleCommit, match="has number 5 of job already; number 4") as caught:
+        with pytest.raises(StaleCommit, match="already has number 5 of job; number 4") as caught:
             store.save(BILLING, orders(4), fence=Fence("job", 4))
         assert caught.value.exit_code == 13
         assert held(store) == {("orders", 0): 10}
@@ -670,7 +670,7 @@ class TestTimes:
         assert [record.committed_at(each) for each in record.positions] == [1000.0, 2000.0]
         assert record.at == 2000.0
 
-    def test_a_position_that_was_deleted_starts_anew(
+    def test_a_position_that_was_deleted_starts_again(
         self, store: OffsetStore, clock: list[float]
     ) -> None:
         store.save_many(BILLING, many(1, 1))
@@ -761,7 +761,7 @@ class TestVersions:
         store.save(BILLING, orders(3))
         assert self.numbers(store) == [1, 2, 3]
 
-    def test_a_leftover_with_the_number_of_the_next_commit_is_replaced(
+    def test_a_stale_file_with_the_number_of_the_next_commit_is_replaced(
         self, files: LockFileOffsetStore, root: Path
     ) -> None:
         for offset in (1, 2):

@@ -29,7 +29,7 @@ LONG_AGO = Maintain(keep=0.0, idle=1e9)
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkpoint of a rate-like source, as Spark lays one out, that nobody writes to."""
+    """A checkpoint of a rate-like source, as Spark lays one out, without a writer."""
     monkeypatch.setattr(journal, "refuse_living", lambda *_args, **_options: Evidence(()))
     root = tmp_path / "checkpoint"
     make_checkpoint(root, range(5))
@@ -118,7 +118,7 @@ class TestBackups:
         assert [f.code for f in steps.findings] == ["SG-CHANGE-INTERRUPTED"]
         assert base.is_dir()
 
-    def test_stay_while_somebody_works_on_the_checkpoint(self, checkpoint: Path) -> None:
+    def test_stay_while_another_process_uses_the_checkpoint(self, checkpoint: Path) -> None:
         kept = self.changed(checkpoint)
         with FileLock(checkpoint / LOCK).hold():
             steps = run(checkpoint)

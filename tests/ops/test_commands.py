@@ -108,7 +108,7 @@ def test_promtool_has_nothing_to_say() -> None:
 
 
 def test_metrics_that_cannot_be_written(sg: Sg, stream: Path, tmp_path: Path) -> None:
-    """What was done is told all the same."""
+    """Completed steps are reported all the same."""
     (tmp_path / "m.prom").mkdir()
     result = sg("maintain", "clicks", "--metrics-file", "m.prom", "--json")
     assert result.returncode == 3
@@ -116,8 +116,8 @@ def test_metrics_that_cannot_be_written(sg: Sg, stream: Path, tmp_path: Path) ->
     clicks, written = document["targets"]
     assert next(step["name"] for step in clicks["steps"]) == "verify"
     assert [each["code"] for each in written["findings"]] == ["SG-MAINTAIN-METRICS"]
-    told = sg("maintain", "clicks", "--metrics-file", "nowhere/m.prom").stdout
-    assert f"there is no directory {tmp_path}/nowhere" in told
+    text = sg("maintain", "clicks", "--metrics-file", "nowhere/m.prom").stdout
+    assert f"there is no directory {tmp_path}/nowhere" in text
 
 
 def test_what_a_newer_release_remembers_stops_no_other_target(
@@ -180,7 +180,7 @@ def test_a_second_run_leaves_quietly(sg: Sg, stream: Path) -> None:
         [target] = json.loads(sg("maintain", "clicks", "--json").stdout)["targets"]
     [step] = target["steps"]
     assert (step["outcome"], target["findings"]) == ("skipped", [])
-    assert "another run is at work" in step["detail"]
+    assert "another run is active" in step["detail"]
     assert max((stream / "chain").iterdir()) == head
 
 

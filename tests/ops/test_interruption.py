@@ -87,7 +87,7 @@ def cuts(scratch: Path) -> Iterator[Cut]:
 
 
 @contextmanager
-def told(cut: Cut) -> Iterator[None]:
+def named(cut: Cut) -> Iterator[None]:
     try:
         yield
     except Exception as e:
@@ -99,19 +99,19 @@ def test_the_next_run_heals_an_interruption_at_any_call(scratch: Path) -> None:
     template(scratch / "template")
     ends = set()
     for cut in cuts(scratch):
-        with told(cut):
+        with named(cut):
             head = check(opened(cut.root / "home"))
             ends.add((head.floor > 0, cut.acknowledged))
             make_old(cut.root)
             again = cleaned(LocalStorage(cut.root))
             assert not has_errors(again.findings), again.findings
             assert all(step.outcome is not Outcome.FAILED for step in again.done)
-            whole(cut.root)
+            check_intact(cut.root)
             resume_job(opened(cut.root / "home"))
     assert ends == {(False, False), (True, False), (True, True)}, "cuts must lie on both sides"
 
 
-def whole(root: Path) -> None:
+def check_intact(root: Path) -> None:
     """All is done that the run was about, and nothing is lost."""
     stream = opened(root / "home")
     head = check(stream)

@@ -66,7 +66,7 @@ class TestChanges:
         assert stream.chain.head().number == before, "an idle stream is not pruned for ever"
         assert Outcome.DONE not in {s.outcome for s in settled.done[2:]}
 
-    def test_a_job_goes_on_beside_it(self, root: Path, stream: Stream) -> None:
+    def test_a_job_continues_beside_it(self, root: Path, stream: Stream) -> None:
         with StreamWriter(stream).claim(app="job") as job:
             commit(job)
             assert run(root).findings == []
@@ -89,7 +89,7 @@ class TestChanges:
         assert stream.chain.head() == head
 
 
-def test_a_prune_of_leftovers_alone_is_done(root: Path, stream: Stream) -> None:
+def test_a_prune_of_temporary_files_alone_is_done(root: Path, stream: Stream) -> None:
     """As `checkpoint prune` does it, when all snapshots are kept."""
     path = Path(stream.uri) / stream.blobs.put(b"orphan").key
     os.utime(path, (1, 1))
@@ -110,7 +110,7 @@ class TestOthersAtWork:
         assert steps.findings == [], "that is no problem"
         assert outcomes(run(root))["prune"] is Outcome.DONE
 
-    def test_idle_streams_are_told(self, root: Path, stream: Stream) -> None:
+    def test_idle_streams_are_reported(self, root: Path, stream: Stream) -> None:
         time.sleep(0.3)
         # Its own snapshots must not make it look alive.
         run(root)
@@ -146,17 +146,17 @@ class TestDamage:
         assert outcomes(steps)["compact state"] is Outcome.FAILED
         assert outcomes(steps)["prune"] is Outcome.SKIPPED, "what it removes may be needed now"
 
-    def test_bad_content_is_told_until_it_is_mended(self, root: Path) -> None:
+    def test_bad_content_is_reported_until_it_is_repaired(self, root: Path) -> None:
         stream = made(root / "home", epochs=3)
         path = self.spoil(stream)
-        mended = path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1])
+        repaired = path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1])
         found = []
         for _ in range(30):
             steps = cared_for(opened(root / "home"), None, terms(Maintain(), seconds=0.0))
             found.append(bool([f for f in steps.findings if f.severity is Severity.ERROR]))
         first = found.index(True)
         assert all(found[first:]), "each run reads one blob; the bad one again each time"
-        path.write_bytes(mended)
+        path.write_bytes(repaired)
         steps = cared_for(opened(root / "home"), None, terms(Maintain(), seconds=0.0))
         assert [f.detail for f in steps.findings if f.severity is Severity.ERROR] == []
 
@@ -182,7 +182,7 @@ class TestDamage:
 
 
 def test_after_a_repair_that_lost_the_newest_snapshot(root: Path, stream: Stream) -> None:
-    """Everything goes on: also what looks for the last job, and for what may go."""
+    """Everything continues, also the search for the last job and for garbage."""
     sink = open_sink(stream, str(root / "sink"))
     with sinks.started(stream, sink) as job:
         for _ in range(3):
@@ -219,7 +219,7 @@ class TestTrash:
         with sinks.started(stream, sink):
             pass
         assert len(list((root / "sink/_sluicegate/trash/data").iterdir())) == 2
-        # The snapshots below the tip of what was taken back are given up, the tip is not.
+        # The snapshots below the tip of a rollback are pruned, the tip is not.
         run(
             root,
             Maintain(keep=0.0, keep_snapshots=stream.chain.head().number - snapshots[2].number + 1),

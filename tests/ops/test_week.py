@@ -42,7 +42,7 @@ def test_a_week(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 
 
 def bounded(week: Week, keep: float) -> None:
-    """Once there is something to give up, no more is there than the policy keeps."""
+    """Once there is something to prune, no more is left than the policy keeps."""
     # A tenth is left for the next time; jobs and operators add snapshots of their own.
     most = 1.1 * (keep / week.spacing) * 1.15 + week.policy.keep_snapshots
     settled = [size for size in week.sizes if size.snapshots > 0][len(week.sizes) // 3 :]
@@ -56,9 +56,9 @@ def bounded(week: Week, keep: float) -> None:
 
 
 def tidy(root: Path, stream: Stream) -> None:
-    """What jobs left more than a day ago is gone, what was taken back for good, what is unfinished.
+    """Files that jobs left more than a day ago are removed: reverted for good, or unfinished.
 
-    Output that was taken back stays only as long as a kept snapshot can bring it back.
+    Reverted output stays only as long as a kept snapshot can restore it.
     """
     place = root / "home" / "clicks"
     limit = time.time() - 1.5 * DAY

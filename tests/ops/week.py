@@ -38,7 +38,7 @@ from tests.stream.streams import (
 
 
 class Clock:
-    """`time.time`, as far as anybody in this process can tell."""
+    """`time.time` of this process."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -88,7 +88,7 @@ def measure(root: Path, head: Snapshot) -> Size:
 
 @dataclass
 class Week:
-    """So many epochs, spread evenly; every so often somebody cleans up behind them."""
+    """So many epochs, spread evenly; maintenance runs every so often."""
 
     root: Path
     clock: Clock
@@ -122,9 +122,9 @@ class Week:
                     if self.clock.now >= next_run:
                         next_run += self.cron
                         self._cron()
-                        assert (self.root / NAME / "runs" / run.id).is_dir(), "it is at work there"
+                        assert (self.root / NAME / "runs" / run.id).is_dir(), "its run is active"
                 if self.chance.random() < 0.5:
-                    # Killed in the middle of an epoch: its blobs are nobody's.
+                    # Killed in the middle of an epoch: nothing refers to its blobs.
                     epoch_after(StreamWriter(stream), stream.chain.head())
                     sinks.write(sink, f"{committed:032x}", {DATA: "never committed"})
             self._operator(stream)
@@ -145,7 +145,7 @@ class Week:
         sink.publish(snapshot)
 
     def _operator(self, stream: Stream) -> None:
-        """Now and then somebody goes back a little."""
+        """Sometimes an operator rolls back a little."""
         if self.chance.random() < 0.3:
             head = stream.chain.head()
             with suppress(NothingToDo):

@@ -27,7 +27,7 @@ class Moves:
 def modulo(shards: int, nodes: int) -> Moves:
     """Shard s on node s modulo the number of nodes, as the reference design does."""
     numbers = np.arange(shards)
-    return _told(numbers % nodes, numbers % (nodes + 1), nodes + 1)
+    return _counted(numbers % nodes, numbers % (nodes + 1), nodes + 1)
 
 
 def rendezvous(shards: int, nodes: int) -> Moves:
@@ -44,18 +44,18 @@ def rendezvous(shards: int, nodes: int) -> Moves:
             higher = score > best
             best[higher], owner[higher] = score[higher], node
         after[start : start + len(numbers)] = owner
-    return _told(before, after, nodes + 1)
+    return _counted(before, after, nodes + 1)
 
 
 def ours(shards: int, nodes: int) -> tuple[Moves, int]:
-    """The planner's, and the minimum that it says there is."""
+    """The planner's moves, and the minimum that it reports."""
     names = [f"node-{i:04}" for i in range(nodes + 1)]
     first = plan(Assignment.unowned(shards), dict.fromkeys(names[:-1], 1)).after
     made = plan(first, dict.fromkeys(names, 1))
-    return _told(first.owners, made.after.owners, nodes + 1), made.minimum
+    return _counted(first.owners, made.after.owners, nodes + 1), made.minimum
 
 
-def _told(before: Column, after: Column, nodes: int) -> Moves:
+def _counted(before: Column, after: Column, nodes: int) -> Moves:
     loads = np.bincount(after, minlength=nodes)
     return Moves(int((before != after).sum()), float(loads.max() * nodes / len(after) - 1))
 

@@ -49,12 +49,12 @@ def test_it_survives_the_way_to_another_process(made: Assignment) -> None:
 
 
 @given(assignments(), st.data())
-def test_damage_is_told(made: Assignment, data: st.DataObject) -> None:
-    whole = encode(made)
-    cut = data.draw(st.integers(0, len(whole) - 1))
+def test_damage_is_reported(made: Assignment, data: st.DataObject) -> None:
+    complete = encode(made)
+    cut = data.draw(st.integers(0, len(complete) - 1))
     with pytest.raises(Corrupt):
-        decode(whole[:cut], "it")
-    flipped = bytearray(whole)
+        decode(complete[:cut], "it")
+    flipped = bytearray(complete)
     flipped[cut] ^= data.draw(st.integers(1, 255))
     with pytest.raises((Corrupt, UnsupportedFormat)):
         decode(bytes(flipped), "it")
@@ -113,16 +113,16 @@ def test_routing_without_nodes_is_an_error() -> None:
         Assignment.unowned(8).owner("x")
 
 
-def test_whole_and_loads() -> None:
+def test_complete_and_loads() -> None:
     made = from_names(["a", "b", None, "a"], {"a": 1, "b": 1, "c": 1})
     assert made.loads().tolist() == [2, 1, 0]
     assert made.loads(np.array([1.5, 2, 100, 4])).tolist() == [5.5, 2, 0]
-    assert not made.is_whole
-    assert from_names(["a", "a"]).is_whole
-    assert Assignment.unowned(3).is_whole
+    assert not made.is_complete
+    assert from_names(["a", "a"]).is_complete
+    assert Assignment.unowned(3).is_complete
 
 
-def test_owners_cannot_be_changed_by_whoever_gets_hold_of_them() -> None:
+def test_owners_cannot_be_changed_by_a_caller() -> None:
     column = np.array([0, 0], np.int32)
     made = Assignment(2, {"a": 1}, column)
     with pytest.raises(ValueError, match="read-only"):
@@ -151,7 +151,7 @@ def test_what_is_none(
 
 
 def test_a_name_that_is_no_node() -> None:
-    with pytest.raises(AssignmentInvalid, match="'z', which is no node"):
+    with pytest.raises(AssignmentInvalid, match="'z', which is not a node"):
         from_names(["z"], {"a": 1})
 
 

@@ -88,10 +88,10 @@ def test_a_stream_without_nodes(stream: Stream, sg: Sg) -> None:
         sg("shards", "locate", "clicks", "x").stdout
         == f"key\tshard\tnode\nx\t{shard_of('x', 16)}\t-\n"
     )
-    code, said = refused(sg, "rebalance", "--dry-run")
+    code, error = refused(sg, "rebalance", "--dry-run")
     assert code == 10
-    assert said == (
-        "sluicegate: error: there is no node to give the shards to\n"
+    assert error == (
+        "sluicegate: error: there is no node to own the shards\n"
         "  next: add one with: sluicegate shards join STREAM NODE\n"
     )
 
@@ -140,7 +140,7 @@ def test_the_dry_run_says_it_all_and_changes_nothing(joined: Stream, sg: Sg) -> 
         "load\tnode node-4\t0\t4\t4\tits share is 4 shards\n"
         "\n"
         "Asked for: join node-4.\n"
-        "4 of 16 shards get another node; no plan with fewer moves balances them so.\n"
+        "4 of 16 shards move to another node; no plan with fewer moves achieves this balance.\n"
         "The most loaded node will be 0.0 % above its share; now it is 12.5 %.\n"
         "A running job continues: its current epoch is routed again by version 2 of the "
         "assignment before it commits, and so are all later ones.\n"
@@ -178,7 +178,7 @@ def test_join_leave_and_undo(joined: Stream, sg: Sg) -> None:
     assert errors_of(joined) == []
 
 
-def test_a_saved_plan_holds_while_the_job_goes_on(joined: Stream, sg: Sg) -> None:
+def test_a_saved_plan_stays_valid_while_the_job_runs(joined: Stream, sg: Sg) -> None:
     words = ("shards", "rebalance", "clicks", "--weights", "keys", "--max-imbalance", "60%")
     assert sg(*words, "--plan-out", "p.json").returncode == 0
     work(joined, 2)
@@ -186,7 +186,7 @@ def test_a_saved_plan_holds_while_the_job_goes_on(joined: Stream, sg: Sg) -> Non
     after = now(joined)
     assert after.version == 2
     again = sg("apply", "p.json", "--yes")
-    assert (again.returncode, "Applied already" in again.stderr) == (0, True)
+    assert (again.returncode, "Already applied" in again.stderr) == (0, True)
     assert now(joined) == after
     assert sg("shards", "join", "clicks", "x", "--plan-out", "q.json").returncode == 0
     done(sg, "join", "clicks", "y")
@@ -197,7 +197,7 @@ def test_a_saved_plan_holds_while_the_job_goes_on(joined: Stream, sg: Sg) -> Non
     )
 
 
-def test_a_job_at_work_is_no_obstacle(joined: Stream, sg: Sg) -> None:
+def test_a_running_job_is_no_obstacle(joined: Stream, sg: Sg) -> None:
     with StreamWriter(joined).claim(app="job") as run:
         done(sg, "join", "clicks", "node-4")
         run.refresh()
@@ -205,18 +205,18 @@ def test_a_job_at_work_is_no_obstacle(joined: Stream, sg: Sg) -> None:
 
 
 def test_membership_is_checked(joined: Stream, sg: Sg) -> None:
-    code, said = refused(sg, "join", "clicks", "node-1", "-y")
-    assert (code, "node-1 has joined already" in said) == (2, True)
-    code, said = refused(sg, "leave", "clicks", "nobody", "-y")
-    assert (code, "there is no node nobody" in said) == (10, True)
-    code, said = refused(sg, "leave", "clicks", *NODES, "-y")
-    assert (code, "nobody would be left to own the 16 shards" in said) == (2, True)
+    code, error = refused(sg, "join", "clicks", "node-1", "-y")
+    assert (code, "node-1 has already joined" in error) == (2, True)
+    code, error = refused(sg, "leave", "clicks", "nobody", "-y")
+    assert (code, "there is no node nobody" in error) == (10, True)
+    code, error = refused(sg, "leave", "clicks", *NODES, "-y")
+    assert (code, "no node would be left to own the 16 shards" in error) == (2, True)
     assert now(joined).version == 1
     assert done(sg, "join", "clicks", "node-1", "--idempotent")["actions"] == []
     assert done(sg, "leave", "clicks", "nobody", "--idempotent")["actions"] == []
     assert now(joined).version == 1
-    told = done(sg, "leave", "clicks", *NODES, "--force")["consequences"]
-    assert "16 of 16 shards lose their node." in told
+    shown = done(sg, "leave", "clicks", *NODES, "--force")["consequences"]
+    assert "16 of 16 shards lose their node." in shown
     assert (dict(now(joined).nodes), now(joined).version) == ({}, 2)
 
 
@@ -225,11 +225,11 @@ def test_limits_of_a_rebalance(joined: Stream, sg: Sg) -> None:
     plan = document(sg, "join", "clicks", "node-4", "--max-moves", "1", "-n")
     assert sum(a["action"] == "move" for a in plan["actions"]) == 1
     assert (
-        "1 of 16 shards gets another node; for full balance it would take at least 4."
+        "1 of 16 shards moves to another node; full balance would need at least 4."
         in plan["consequences"]
     )
-    code, said = refused(sg, "leave", "clicks", "node-1", "--max-moves", "2", "-n")
-    assert (code, "6 shards need a new owner" in said) == (2, True)
+    code, error = refused(sg, "leave", "clicks", "node-1", "--max-moves", "2", "-n")
+    assert (code, "6 shards need a new owner" in error) == (2, True)
     resized = document(sg, "rebalance", "--capacity", "node-1=2", "-n")["actions"]
     assert resized[0] == {
         "action": "resize",
@@ -253,13 +253,13 @@ def test_weights(joined: Stream, sg: Sg, tmp_path: Path) -> None:
     plan = document(sg, "rebalance", "--weights", "w.csv", "--max-imbalance", "50%", "-n")
     assert [a["place"] for a in plan["actions"] if a["action"] == "move"] == ["shard 2"]
     assert (
-        "1 of 16 shards gets another node; no plan with fewer moves balances them so."
+        "1 of 16 shards moves to another node; no plan with fewer moves achieves this balance."
         in plan["consequences"]
     )
     heavy = document(sg, "rebalance", "--weights", "w.csv", "--max-imbalance", "10%", "-n")
     assert any("cannot be reached" in c or "at least" in c for c in heavy["consequences"])
-    code, said = refused(sg, "rebalance", "--weights", "missing.csv", "-n")
-    assert (code, "missing.csv does not exist" in said) == (10, True)
+    code, error = refused(sg, "rebalance", "--weights", "missing.csv", "-n")
+    assert (code, "missing.csv does not exist" in error) == (10, True)
 
 
 def test_locate(joined: Stream, sg: Sg) -> None:
@@ -273,16 +273,16 @@ def test_locate(joined: Stream, sg: Sg) -> None:
 def test_installs(joined: Stream, sg: Sg, tmp_path: Path) -> None:
     shown = document(sg, "show")
     (tmp_path / "a.json").write_text(json.dumps(shown))
-    code, said = refused(sg, "rebalance", "--from-file", "a.json", "-y")
-    assert (code, "it is of version 1, but the assignment is at 1 already" in said) == (13, True)
+    code, error = refused(sg, "rebalance", "--from-file", "a.json", "-y")
+    assert (code, "it has version 1, but the assignment is already at 1" in error) == (13, True)
     shown |= {"owners": ["z"] * 16, "nodes": {"z": 4}, "assignment_version": 2}
     (tmp_path / "a.json").write_text(json.dumps(shown))
     done(sg, "rebalance", "--from-file", "a.json")
     assert (dict(now(joined).nodes), now(joined).version) == ({"z": 4}, 2)
     assert document(sg, "show")["counters"] == {"joins": 4, "leaves": 3, "installs": 1}
     (tmp_path / "b.json").write_text('["z", "z"]')
-    code, said = refused(sg, "rebalance", "--from-file", "b.json", "-y")
-    assert (code, "it assigns 2 shards, but there are 16" in said) == (2, True)
+    code, error = refused(sg, "rebalance", "--from-file", "b.json", "-y")
+    assert (code, "it assigns 2 shards, but there are 16" in error) == (2, True)
 
 
 class TestFiles:
@@ -300,15 +300,15 @@ class TestFiles:
         assert json.loads(sg("history", "k.json", "--json").stdout)["entries"][0]["undo"] == "yes"
         assert sg("undo", "k.json", "--yes").returncode == 0
         assert kafka.read_text() == before
-        code, said = refused(sg, "locate", "k.json", "x")
-        assert (code, "is for Kafka" in said) == (14, True)
+        code, error = refused(sg, "locate", "k.json", "x")
+        assert (code, "is for Kafka" in error) == (14, True)
 
     def test_a_saved_plan(self, kafka: Path, sg: Sg) -> None:
         assert sg("shards", "rebalance", "k.json", "--plan-out", "p.json").returncode == 0
         assert sg("apply", "p.json", "--yes").returncode == 0
         after = kafka.read_text()
         again = sg("apply", "p.json", "--yes")
-        assert (again.returncode, "Applied already" in again.stderr) == (0, True)
+        assert (again.returncode, "Already applied" in again.stderr) == (0, True)
         assert kafka.read_text() == after
 
     def test_an_output(self, kafka: Path, sg: Sg, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ class TestFiles:
         assert kafka.read_text() == before
 
     def test_what_only_streams_or_files_can_do(self, stream: Stream, kafka: Path, sg: Sg) -> None:
-        code, said = refused(sg, "join", "clicks", "a", "--output", "x.json", "-y")
-        assert (code, "--output applies to assignment files only" in said) == (2, True)
-        code, said = refused(sg, "weights", "k.json")
-        assert (code, "does not say what its shards weigh" in said) == (2, True)
+        code, error = refused(sg, "join", "clicks", "a", "--output", "x.json", "-y")
+        assert (code, "--output applies to assignment files only" in error) == (2, True)
+        code, error = refused(sg, "weights", "k.json")
+        assert (code, "an assignment file has no weights" in error) == (2, True)

@@ -1,4 +1,4 @@
-"""The table of moves in the documentation says what is so."""
+"""The table of moves in the documentation is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain assignment files: what is read, what is written back, and how a change is taken back."""
+"""Plain assignment files: reading, writing, and undo of changes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_document_keeps_capacities_versions_and_what_else_it_says() -> None:
         ("0,a\n0,b\n", "not shard,node"),
         ("0,a,b\n", "not shard,node"),
         ('{"nodes": {"a": 0}, "owners": ["a"]}', "capacity"),
-        ('{"nodes": {"a": 1}, "owners": ["b"]}', "no node"),
+        ('{"nodes": {"a": 1}, "owners": ["b"]}', "not a node"),
         ('{"nodes": {"a": 1}, "owners": ["a"], "assignment_version": -1}', "assignment_version"),
         ('{"version": 2, "partitions": []}', "version 2"),
         ('{"version": 1, "partitions": []}', "no partitions"),
@@ -177,7 +177,7 @@ class TestKafka:
         partitions = self.reassigned(refined)
         assert [p["replicas"] for p in partitions] == [[2, 1], [1, 3], [2, 1], [1, 3], [3, 1]]
         costs = {found.cost(refined.after, shard) for shard in refined.moved.tolist()}
-        assert costs == {"only the leader changes, which is a replica already"}
+        assert costs == {"only the leader changes; it is already a replica"}
 
     @given(st.data())
     def test_preferring_replicas_changes_neither_loads_nor_moves(self, data: st.DataObject) -> None:
@@ -213,20 +213,20 @@ class TestKafka:
         partitions = self.reassigned(membership.leave(joined, ["1"]))
         assert not any(1 in each["replicas"] for each in partitions)
 
-    def test_what_is_copied_is_told(self) -> None:
+    def test_what_is_copied_is_shown(self) -> None:
         found = parse(json.dumps(KAFKA), "it")
         left = found.refined(membership.leave(found.assignment, ["2"]))
-        assert found.told(left) == [
-            "0 partitions are copied to a new leader; 1 get one that is a replica already.",
+        assert found.consequences(left) == [
+            "0 partitions are copied to a new leader; 1 gets a leader that is already a replica.",
             "2 followers on brokers that leave are replaced, and copied.",
         ]
         joined = found.refined(membership.join(found.assignment, {"4": 1}))
-        assert found.told(joined)[0].startswith("1 partitions are copied")
+        assert found.consequences(joined)[0].startswith("1 partition is copied")
 
     def test_too_few_brokers_are_refused(self) -> None:
         found = parse(json.dumps(KAFKA), "it")
         made = membership.leave(found.assignment, ["2", "3"])
-        with pytest.raises(AssignmentInvalid, match="only 1 brokers would be left"):
+        with pytest.raises(AssignmentInvalid, match="only 1 broker would be left"):
             found.with_assignment(made.after)
 
     def test_names_that_are_no_ids_are_refused(self) -> None:
@@ -267,12 +267,12 @@ def test_a_change_and_its_undo(path: Path) -> None:
     undo = journal(path).plan_undo(None)
     applied(path, undo)
     assert path.read_text() == before
-    assert [e.undo for e in journal(path).history()] == ["yes", "no: undo what came after it first"]
+    assert [e.undo for e in journal(path).history()] == ["yes", "no: undo the later changes first"]
     applied(path, journal(path).plan_undo("map.csv@2"))
     assert path.read_text() == "0,a\n1,a\n2,b\n3,b\n"
 
 
-def test_a_record_that_somebody_removed_is_not_in_the_way(path: Path) -> None:
+def test_a_record_that_was_removed_by_hand_is_not_in_the_way(path: Path) -> None:
     first = path.read_text()
     applied(path, change(path))
     applied(path, journal(path).plan_undo(None))
@@ -367,7 +367,7 @@ def test_work_that_is_none(path: Path, work: dict[str, Any]) -> None:
         journal(path).plan(work)
 
 
-def test_a_damaged_record_is_told(path: Path) -> None:
+def test_a_damaged_record_is_reported(path: Path) -> None:
     applied(path, change(path))
     record = next((path.parent / "map.csv.sluicegate").glob("*.json"))
     for damage in ("", "{}", "[]", '{"id": 1}'):

@@ -89,7 +89,7 @@ def test_no_shard_is_lost_or_doubled_and_nothing_moves_in_vain(
         return
     after = made.after
     assert (after.n_shards, dict(after.nodes)) == (current.n_shards, nodes)
-    assert after.is_whole
+    assert after.is_complete
     moves = list(made.moves())
     assert [m.shard for m in moves] == sorted({m.shard for m in moves})
     known = {m.shard: m for m in moves}
@@ -125,7 +125,7 @@ def test_whatever_the_capacities_are(capacity: int) -> None:
         nodes = dict.fromkeys("abcd", capacity)
         made = plan(from_names([None] * count, nodes), {**nodes, "e": capacity})
         assert is_balanced(made.after)
-        assert made.after.is_whole
+        assert made.after.is_complete
 
 
 @settings(max_examples=150, deadline=None)
@@ -159,9 +159,9 @@ def test_of_so_many_moves_the_best(current: Assignment, data: st.DataObject) -> 
     """Nodes of one size: no other plan with as many moves leaves less on the most loaded one."""
     names = data.draw(st.sets(st.sampled_from("abcd"), min_size=1, max_size=3))
     nodes = dict.fromkeys(names, 1)
-    whole = plan(current, nodes)
-    start = translated(current, whole.after)
-    budget = data.draw(st.integers(int((start == -1).sum()), max(len(whole.moved), 1)))
+    full = plan(current, nodes)
+    start = translated(current, full.after)
+    budget = data.draw(st.integers(int((start == -1).sum()), max(len(full.moved), 1)))
     assume(budget >= int((start == -1).sum()))
     made = plan(current, nodes, max_moves=budget)
     best = min(
@@ -321,7 +321,7 @@ def test_no_move_by_weight_could_be_left_out(seed: int) -> None:
         assert loads[current.owners[shard]] + weights[shard] > limit
 
 
-def test_a_shard_that_is_too_heavy_is_told_and_the_rest_is_balanced_around_it() -> None:
+def test_a_shard_that_is_too_heavy_is_reported_and_the_rest_is_balanced() -> None:
     weights = np.array([100.0] + [1.0] * 99)
     made = plan(Assignment.unowned(100), nodes_of(4), weights)
     assert not made.reached

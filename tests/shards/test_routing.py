@@ -55,8 +55,8 @@ def test_a_column_is_routed_as_its_keys(kind: pa.DataType, keys: list[str], n_sh
     take=st.integers(0, 60),
 )
 def test_slices_and_chunks(parts: list[list[str]], skip: int, take: int) -> None:
-    whole = pa.chunked_array([pa.array(part, pa.string()) for part in parts], pa.string())
-    column = whole.slice(skip, take)
+    full = pa.chunked_array([pa.array(part, pa.string()) for part in parts], pa.string())
+    column = full.slice(skip, take)
     assert shards_of(column, 97).tolist() == [shard_of(k, 97) for k in column.to_pylist()]
 
 
@@ -91,7 +91,7 @@ def test_one_long_key_costs_only_its_own_bytes(length: int) -> None:
     with_long = pa.concat_arrays([usual, pa.array(["x" * length])])
     assert shards_of(with_long, 4096)[-1] == shard_of("x" * length, 4096)
     before, after = _fastest(usual), _fastest(with_long)
-    # Every step of the long key over the whole block would be many seconds.
+    # Every step of the long key over the entire block would be many seconds.
     assert after < before * 4 + 0.2
 
 

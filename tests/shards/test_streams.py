@@ -119,7 +119,7 @@ def test_undo_of_the_first_one_leaves_no_nodes(stream: Stream) -> None:
     assert (dict(now(stream).nodes), now(stream).version) == ({}, 2)
 
 
-def test_undo_of_an_older_one_says_that_it_takes_back_later_ones(stream: Stream) -> None:
+def test_undo_of_an_older_one_states_that_it_reverts_later_ones(stream: Stream) -> None:
     first = join(stream, "a")
     join(stream, "b")
     work(stream, 1)
@@ -156,7 +156,7 @@ def test_a_plan_depends_on_version_and_generation_and_nothing_else(stream: Strea
         "the version of the assignment",
     ]
     work(stream, 2)
-    assert journal.plan(change.to_work()) == made, "a job that goes on does not matter"
+    assert journal.plan(change.to_work()) == made, "a running job does not matter"
     join(stream, "c")
     with pytest.raises(Drifted, match="version of the assignment was 1, is 2"):
         journal.apply(made, Approval(myself()))
@@ -166,7 +166,7 @@ def test_a_plan_depends_on_version_and_generation_and_nothing_else(stream: Strea
         journal.apply(fresh, Approval(myself()))
 
 
-def test_a_job_beside_it_is_told_and_routes_again(stream: Stream) -> None:
+def test_a_job_beside_it_notices_and_routes_again(stream: Stream) -> None:
     with StreamWriter(stream).claim(app="job") as run:
         commit(run)
         join(stream, "a", "b")
@@ -191,7 +191,7 @@ def test_nothing_to_do_appends_nothing(stream: Stream) -> None:
 
 def test_members() -> None:
     current = from_names(["a", "b"], version=3)
-    with pytest.raises(membership.NodeExists, match="a has joined"):
+    with pytest.raises(membership.NodeExists, match="a has already joined"):
         membership.join(current, {"a": 1})
     with pytest.raises(membership.NodeUnknown, match="no node z"):
         membership.leave(current, ["z"])
@@ -212,7 +212,7 @@ def test_installs_are_checked_and_versioned() -> None:
     made = membership.install(current, from_names(["c", "c"]), version=4)
     assert (made.after.version, made.after.names) == (4, ("c",))
     for version in (0, 3):
-        with pytest.raises(membership.StaleAssignment, match=f"of version {version}"):
+        with pytest.raises(membership.StaleAssignment, match=f"it has version {version}"):
             membership.install(current, from_names(["c", "c"]), version=version)
     for other in (from_names(["c"]), from_names(["c", None]), Assignment.unowned(2)):
         with pytest.raises(UsageError):
@@ -271,7 +271,7 @@ good = Proposal.of(plan(from_names(["a", "a"]), {"a": 1}, np.array([1.0, 2.0])),
 
 @settings(max_examples=200)
 @given(st.integers(0, len(good) - 1), st.characters(codec="ascii"))
-def test_a_damaged_proposal_is_told(where: int, other: str) -> None:
+def test_a_damaged_proposal_is_reported(where: int, other: str) -> None:
     damaged = good[:where] + other + good[where + 1 :]
     try:
         found = Proposal.from_text(damaged)
@@ -338,7 +338,7 @@ def test_any_sequence_of_changes(steps: list[tuple[str, str]]) -> None:
                     continue
             maps = [before]
             after = now(stream)
-            assert after.is_whole
+            assert after.is_complete
             assert after.version == before.version + 1
             loads = after.loads()
             assert not after.nodes or loads.max() - loads.min() <= 1

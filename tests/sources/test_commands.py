@@ -150,7 +150,7 @@ class TestLag:
         found = document(sg, "offsets", "lag", "clicks", code=3)
         codes = {each["place"]: each["code"] for each in found["findings"]}
         assert codes == {"clicks[0]": "SG-LAG-TRIMMED", "clicks[1]": "SG-LAG-AHEAD"}
-        assert "15 events are gone" in json.dumps(found["findings"])
+        assert "15 events lost" in json.dumps(found["findings"])
 
     def test_another_log_in_its_place(self, sg: Sg, log: Log) -> None:
         begun(log, 5, 5)

@@ -35,7 +35,7 @@ class TestDryRun:
             "application": "job.py",
             "spark-submit": f"{launcher} (--spark-submit)",
             "checkpoint": str(checkpoint),
-            "standing": "batch 3 was planned but not committed: it runs again, 110 events",
+            "status": "batch 3 was planned but not committed: it runs again, 110 events",
             "in a private file": "spark.hadoop.secret=***",
             "command": f"{launcher} --properties-file PRIVATE-FILE --master 'local[2]' "
             f"--conf 'spark.a=b c' --conf spark.sluicegate.checkpoint={checkpoint} "

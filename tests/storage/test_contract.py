@@ -1,4 +1,4 @@
-"""Every kind of storage keeps the same promises."""
+"""Every kind of storage fulfils the same contract."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_delete_is_before_or_after_at_every_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("source", "key"), [("d/a", "new/er/b"), ("d", "new/er"), ("d/a", "d/b")])
 def test_move_is_before_or_after_at_every_cut(tmp_path: Path, source: str, key: str) -> None:
-    """Of a file and of a whole directory; never is it in both places, or in none."""
+    """For a file and for a directory; it is never in both places, or in none."""
     seen = set()
     for cut in cut_points(tmp_path, _put_old, lambda storage: storage.move(source, key)):
         storage = LocalStorage(cut.root)
@@ -74,7 +74,7 @@ def test_what_a_move_needs(tmp_path: Path) -> None:
     assert not storage.move("nothing", "c")
     assert not storage.move("no/such", "c")
     for source, key in (("d/a", "b"), ("d", "b"), ("b", "d")):
-        with pytest.raises(StorageFailed, match="is there already"):
+        with pytest.raises(StorageFailed, match="already exists"):
             storage.move(source, key)
     assert (storage.get("d/a"), storage.get("b")) == (OLD, NEW)
 

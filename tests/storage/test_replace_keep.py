@@ -163,7 +163,7 @@ def test_the_key_is_before_or_after_at_every_cut(tmp_path: Path, stale: bool) ->
         finished = {name: data for name, data in found.items() if not name.startswith("d/.sg-")}
         key = finished["d/a"]
         assert key in (OLD, NEW), cut
-        # Each of the other two is whole or not there, whatever happened to the key.
+        # Each of the other two is complete or absent, whatever happened to the key.
         assert finished.get("d/a.1") in (None, OLD), cut
         assert finished.get("d/a.2") in (None, NEW, STALE), cut
         assert stale or finished.get("d/a.2") != STALE
@@ -188,7 +188,7 @@ def test_the_first_of_a_key_is_all_or_nothing_at_every_cut(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("call", ["link a.2", "unlink a.1", "fsync directory"])
-def test_a_call_that_fails_is_told_and_leaves_the_key_whole(tmp_path: Path, call: str) -> None:
+def test_a_call_that_fails_is_reported_and_leaves_the_key_intact(tmp_path: Path, call: str) -> None:
     for name in ("a", "a.1"):
         LocalStorage(tmp_path).replace(name, OLD)
 
@@ -205,7 +205,9 @@ def test_a_call_that_fails_is_told_and_leaves_the_key_whole(tmp_path: Path, call
     assert content(tmp_path) == {"a": NEW, "a.2": NEW}
 
 
-def test_a_directory_under_the_second_name_is_told(storage: LocalStorage, tmp_path: Path) -> None:
+def test_a_directory_under_the_second_name_is_reported(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     (tmp_path / "store" / "a.2").mkdir()
     with pytest.raises(StorageFailed):
         storage.replace("a", NEW, keep_as="a.2")

@@ -60,7 +60,9 @@ def test_no_temporary_file_is_left(storage: LocalStorage, tmp_path: Path) -> Non
     assert os.listdir(tmp_path / "store") == ["a"]
 
 
-def test_leftovers_of_dead_writers_are_listed_apart(storage: LocalStorage, tmp_path: Path) -> None:
+def test_temporary_files_of_dead_writers_are_listed_apart(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     storage.put_if_absent("a", b"1")
     (tmp_path / "store" / ".sg-00.tmp").write_bytes(b"half")
     assert storage.list() == [Entry("a", "file")]
@@ -186,8 +188,8 @@ def test_a_file_where_a_directory_belongs(storage: LocalStorage) -> None:
         storage.put_if_absent("a/b", b"2")
 
 
-def test_missing_permission_is_told() -> None:
-    # In a process of its own that gives up root, which may write everywhere.
+def test_missing_permission_is_reported() -> None:
+    # In a process of its own that drops root, which may write everywhere.
     code = """
 import os, sys, pathlib
 root = pathlib.Path(sys.argv[1])
@@ -212,7 +214,7 @@ for attempt in (lambda s: s.put_if_absent("a", b"1"), lambda s: s.get("closed"))
         Path(directory).chmod(0o755)
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     mount = tmp_path / "small"
     mount.mkdir()
     mounted = subprocess.run(
@@ -429,7 +431,7 @@ def test_no_descriptor_is_left_open(storage: LocalStorage) -> None:
 
 
 def test_names_of_unfinished_files_are_refused(storage: LocalStorage) -> None:
-    with pytest.raises(InvalidName, match="unfinished"):
+    with pytest.raises(InvalidName, match="temporary file"):
         storage.put_if_absent("d/.sg-0123.tmp", b"")
 
 

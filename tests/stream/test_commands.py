@@ -158,7 +158,7 @@ class TestLooking:
     def test_status(self, sg: Sg, stream: Stream) -> None:
         found = document(sg, "status")["targets"][0]  # type: ignore[index]
         assert (found["target"], found["kind"], found["state"]) == (NAME, "stream", "ok")
-        assert found["standing"] == "snapshot 7, generation 1, 36 events; no job is running"
+        assert found["summary"] == "snapshot 7, generation 1, 36 events; no job is running"
 
     def test_looking_writes_nothing(self, sg: Sg, stream: Stream) -> None:
         root = Path(stream.uri)
@@ -225,10 +225,10 @@ class TestChanging:
     def test_rollback_by_time(self, sg: Sg, stream: Stream) -> None:
         result = sg("checkpoint", "rollback", NAME, "--to-datetime", "2001-01-01T00:00:00Z", "-y")
         assert result.returncode == 2
-        assert "is before the oldest that is known: snapshot 0, 2" in result.stderr
+        assert "is before the oldest known point: snapshot 0, 2" in result.stderr
         result = sg("checkpoint", "rollback", NAME, "--to-datetime", "2100-01-01T00:00:00Z", "-y")
         assert result.returncode == 2
-        assert "is after the newest that is known: snapshot 7, 2" in result.stderr
+        assert "is after the newest known point: snapshot 7, 2" in result.stderr
         assert stream.chain.head().number == 7
 
     def test_a_snapshot_that_is_not_there(self, sg: Sg, stream: Stream) -> None:
@@ -360,7 +360,7 @@ class TestPlans:
         assert sg("apply", "one.json", "--yes").returncode == 0
         assert stream.chain.head().number == 8
         again = sg("apply", "one.json", "--yes")
-        assert (again.returncode, "Applied already, as clicks@8" in again.stderr) == (0, True)
+        assert (again.returncode, "Already applied, as clicks@8" in again.stderr) == (0, True)
         drifted = sg("apply", "two.json", "--yes")
         assert drifted.returncode == 5
         assert "the generation was 1, is 2" in drifted.stderr

@@ -1070,7 +1070,7 @@ class TestJournal:
         assert (head.generation, head.ancestry) == (3, ((0, 5), (7, 7)))
         undone = [each for each in journal.history() if each.id == f"{NAME}@6"]
         assert [each.undo for each in undone] == [f"undone by {entry.id}"]
-        with pytest.raises(NotFound, match="all changes are undone"):
+        with pytest.raises(NotFound, match="all of them are undone"):
             journal.plan_undo(None)
 
     def test_undo_shows_what_it_discards(self, stream: Stream, journal: StreamJournal) -> None:

@@ -8,7 +8,7 @@ crash labs are built on `cut_points`, which runs a piece of work once per call i
         check(LocalStorage(cut.root), acknowledged=cut.acknowledged)
 
 The model is pessimistic in the ways real file systems are. File content survives only if the file
-was fsynced, a name only if its directory was. `Aftermath` says which of the rest happens to
+was fsynced, a name only if its directory was. `Aftermath` decides which of the rest happens to
 survive.
 """
 
@@ -62,7 +62,7 @@ def torn(durable: bytes, live: bytes, chance: random.Random) -> bytes:
 
 
 def write_out(path: Path, node: Node, contents: dict[int, bytes]) -> None:
-    """Make a directory what the platter says; `contents` replace those of some nodes, by id."""
+    """Make a directory match the platter; `contents` replace those of some nodes, by id."""
     if node.names is None:
         path.write_bytes(contents.get(id(node), node.content))
         return

@@ -176,7 +176,7 @@ class MemoryStorage:
             if not moved:
                 return False
             if any(k == key or k.startswith(f"{key}/") for k in self._objects):
-                raise StorageFailed(f"{self._uri}/{key} is there already")
+                raise StorageFailed(f"{self._uri}/{key} already exists")
             for each in moved:
                 self._objects[key + each[len(source) :]] = self._objects.pop(each)
         return True
@@ -208,7 +208,7 @@ class MemoryStorage:
                     )
         if not found and key:
             raise self._missing(key)
-        # Writes are whole or not there at all, so nothing is ever left unfinished.
+        # Writes are complete or absent, so nothing is ever left unfinished.
         return [] if temporary else [found[name] for name in sorted(found)]
 
     def stat(self, key: str) -> Stat | None:

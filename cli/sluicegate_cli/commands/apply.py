@@ -20,7 +20,7 @@ from sluicegate_cli.session import Session
 
 CHANGES = True
 EXAMPLES = (
-    ("apply reset.json --dry-run", "what would it do, and does it still hold?"),
+    ("apply reset.json --dry-run", "what would it do, and is it still valid?"),
     ("apply reset.json --expect 3f2a…e9f6 --yes", "exactly the plan that was approved"),
 )
 
@@ -36,8 +36,8 @@ def run(
     """Apply a saved plan, on this host or another.
 
     The target is found by its configured name, or by its path if the plan has no name. A plan is
-    refused if it has expired, was edited, or if what it depends on has changed since (exit code
-    5). A plan that was applied already is not applied twice.
+    refused if it has expired, was edited, or if one of its preconditions no longer holds (exit
+    code 5). A plan that was already applied is not applied twice.
     """
     saved = load(plan)
     if expect is not None:
@@ -49,7 +49,7 @@ def run(
     if isinstance(found, Plan):
         session.carry_out(Change(journal, found, partial(_apply, journal, saved, found)))
     else:
-        session.sink.note(f"Applied already, as {found.id} at {units.utc(found.at)}.")
+        session.sink.note(f"Already applied, as {found.id} at {units.utc(found.at)}.")
         done = replace(saved.plan, actions=())
         session.sink.show(plan_view(done, applied=True, entry=found))
 
@@ -59,7 +59,7 @@ def _apply(journal: Journal[Any], saved: SavedPlan, plan: Plan, approval: Approv
     try:
         return journal.apply(plan, approval)
     except Drifted:
-        # Perhaps because somebody else has applied this very plan in the meantime.
+        # Perhaps because another process has applied this same plan in the meantime.
         found = review(journal, saved)
         if isinstance(found, Entry):
             return found

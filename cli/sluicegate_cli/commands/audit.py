@@ -13,7 +13,7 @@ from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
-    ("audit orders --since 2026-11-15T22:00:00Z", "did last night lose or double anything?"),
+    ("audit orders --since 2026-11-15T22:00:00Z", "was data lost or duplicated since then?"),
     ("audit /data/orders/checkpoint --sink /data/orders/out", "with the file sink it writes to"),
     ("audit clicks --since 2026-11-15T22:00:00Z", "the epochs of a gated stream"),
 )
@@ -28,18 +28,19 @@ def run(
         str | None, typer.Option(metavar="TIME", help="batches or epochs since, as ISO 8601")
     ] = None,
     read_data: Annotated[
-        bool, typer.Option("--read-data", help="stream: read every byte of its output")
+        bool, typer.Option("--read-data", help="gated streams only: read every byte of the output")
     ] = False,
     as_: AsOption = None,
 ) -> int:
-    """Did it lose or double anything? What the logs of a query and its file sink can prove.
+    """Check whether data was lost or duplicated, by the logs of a query and its file sink.
 
-    Every batch must begin where the one before it ended, no position may go backwards, the sink
+    Every batch must begin where the one before it ended, no position may move backwards, the sink
     must have written each committed batch after it was planned, and its log must name all and
-    only the files that are there. What cannot be told is said to be so.
+    only the files that exist. Batches that cannot be verified are reported.
 
-    Of a gated stream every epoch must add up: positions moved by what was read; what was read was
-    applied, a duplicate or rejected; and what was written is published, once.
+    For gated streams, the counts of every epoch must add up: positions moved by the number of
+    events read; each event was applied, a duplicate or rejected; and all output is published,
+    once.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, sink=sink)

@@ -22,8 +22,8 @@ def run(
 ) -> None:
     """Compare two batches of a checkpoint, two snapshots of a gated stream, or two checkpoints.
 
-    Shows the offsets, the watermark, the pinned settings, the operators and their partitions
-    that differ. Without @N the newest counts.
+    Shows the offsets, the watermark, the fixed settings, the operators and their partitions
+    that differ. Without @N, the newest batch or snapshot is used.
     """
     session = Session.of(ctx)
     (ours, at), (theirs, other_at) = _split(left), _split(right)

@@ -12,7 +12,7 @@ from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
 
 CHANGES = True
-EXAMPLES = (("checkpoint export clicks checkpoint-42.bin", "for a system that reads v1 files"),)
+EXAMPLES = (("checkpoint export clicks checkpoint-42.bin", "for a system that reads such files"),)
 
 
 def run(
@@ -20,14 +20,14 @@ def run(
     target: Annotated[str, typer.Argument(metavar="STREAM", help="a gated stream")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="the new file; never overwritten")],
     snapshot: Annotated[
-        int | None, typer.Option(metavar="N", help="of snapshot N; the newest")
+        int | None, typer.Option(metavar="N", help="write snapshot N; default: the newest")
     ] = None,
     as_: AsOption = None,
 ) -> None:
-    """Write a snapshot of a gated stream as a v1 checkpoint of the reference design.
+    """Write a snapshot of a gated stream as a legacy checkpoint file (format v1).
 
-    Refused if something would be left out: a v1 file holds operator states and one offset per
-    source, no state per shard and no partitions.
+    Refused if data would be lost: such a file holds operator states and one offset per source,
+    but no state per shard and no partitions.
     """
     session = Session.of(ctx)
     stream, at = session.open(GatedStream, target, as_).snapshot(snapshot)

@@ -18,22 +18,22 @@ from sluicegate_cli.session import Session
 CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (
-    ("checkpoint import old/checkpoint-42.bin clicks", "a new stream that goes on from there"),
+    ("checkpoint import old/checkpoint-42.bin clicks", "a new stream that continues from there"),
     ("checkpoint import old/checkpoint-42.bin clicks --dry-run", "what is in it?"),
 )
 
 
 def run(
     ctx: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="a v1 checkpoint file")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="a legacy checkpoint file")],
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="a gated stream, old or new")],
     force: ForceOption = False,
 ) -> None:
-    """Take over a v1 checkpoint of the reference design into a gated stream.
+    """Import a legacy checkpoint file (format v1) into a gated stream.
 
-    A stream that does not exist is begun with it. In one that exists, positions, watermark and
-    operator states become those of the file; what it counted itself can be brought back by undo.
-    The file's states are kept as they are; they are not taken apart.
+    A stream that does not exist is created from the file. In an existing stream, positions,
+    watermark and operator states are replaced by those of the file; `sluicegate undo` restores
+    the current ones. Operator states are kept as opaque bytes; they are not decoded.
     """
     session = Session.of(ctx)
     checkpoint, data = v1.read(file)

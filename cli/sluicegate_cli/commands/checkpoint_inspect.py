@@ -13,7 +13,7 @@ EXAMPLES = (
     ("checkpoint inspect /data/orders/checkpoint", "by path; Spark need not be installed"),
     ("checkpoint inspect orders --json", "by name, complete"),
     ("checkpoint inspect clicks --snapshot 41", "a gated stream, as it was at snapshot 41"),
-    ("checkpoint inspect old/checkpoint-42.bin", "a v1 checkpoint file"),
+    ("checkpoint inspect old/checkpoint-42.bin", "a legacy checkpoint file"),
 )
 
 
@@ -21,16 +21,18 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     snapshot: Annotated[
-        int | None, typer.Option(metavar="N", help="of a gated stream: at snapshot N; the newest")
+        int | None,
+        typer.Option(metavar="N", help="gated streams only: show snapshot N; default: the newest"),
     ] = None,
     as_: AsOption = None,
 ) -> None:
-    """Show where a checkpoint stands.
+    """Show the position and content of a checkpoint.
 
-    Of a Spark checkpoint: query id, last batch and commit, what the next start will do, watermark,
+    For a Spark checkpoint: query id, last batch and commit, what the next start will do, watermark,
     offsets of every source, settings that override the session's, operators with the versions and
-    size of their state, and how far back a rollback can go. Of a gated stream: the newest snapshot,
-    who may commit and whether it is alive, positions, counters and state. Safe while the job runs.
+    size of their state, and the oldest batch that a rollback can restore. For a gated stream: the
+    newest snapshot, the current writer and whether it is alive, positions, counters and state.
+    Safe while the job runs.
     """
     session = Session.of(ctx)
     found = session.target(target, as_)

@@ -22,10 +22,10 @@ def run(
     last: Annotated[int, typer.Option(metavar="N", min=1, help="how many, newest last")] = 20,
     as_: AsOption = None,
 ) -> None:
-    """List the batches of a checkpoint: when planned, whether committed, what was read.
+    """List the batches of a checkpoint: when planned, whether committed, how many events.
 
-    The number of events is known where offsets count events, as Kafka's do. Of a gated stream, the
-    snapshots are listed: what each did, when, by whom, and where the stream was afterwards.
+    The number of events is known where offsets count events, as in Kafka. For gated streams, the
+    snapshots are listed: kind, time, author, and the position of the stream afterwards.
     """
     session = Session.of(ctx)
     session.sink.show(session.target(target, as_).batches(last))

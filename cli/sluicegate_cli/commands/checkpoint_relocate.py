@@ -29,17 +29,18 @@ FINDINGS = ("SG-",)
 def run(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(metavar="TARGET", help="the checkpoint to copy")],
-    directory: Annotated[str, typer.Argument(metavar="NEW_DIR", help="where to")],
+    directory: Annotated[str, typer.Argument(metavar="NEW_DIR", help="directory for the copy")],
     moves: Annotated[
         list[str] | None,
-        typer.Option("--map", metavar="/OLD=/NEW", help="input paths that have moved, too"),
+        typer.Option("--map", metavar="/OLD=/NEW", help="an input path that has moved as well"),
     ] = None,
     as_: AsOption = None,
 ) -> int:
     """Copy a checkpoint to another place and rewrite the absolute paths in it.
 
-    The original is only read. The copy is verified; then what is left to do by hand is shown. The
-    job must be stopped: a copy of a running job may be torn, so one that is seen is a refusal.
+    The original is only read. The copy is verified; then the remaining manual steps are shown. The
+    job must be stopped: a copy of a running job may be inconsistent, so the command refuses if it
+    finds one.
     """
     session = Session.of(ctx)
     here = canonical_uri(session.open(SparkCheckpoint, source, as_).uri)
@@ -65,7 +66,7 @@ def run(
 
 
 def _look_for_writers(session: Session, storage: Storage) -> None:
-    """Refuse a job that certainly runs; of what only may be, tell."""
+    """Refuse if a job certainly runs; note one that only may run."""
     try:
         evidence = refuse_living(storage, accept_possible=True)
     except WriterAlive as e:

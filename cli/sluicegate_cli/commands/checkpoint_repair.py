@@ -23,7 +23,7 @@ from sluicegate_cli.session import Session
 CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (
-    ("checkpoint repair orders --dry-run", "what can be mended, and how?"),
+    ("checkpoint repair orders --dry-run", "what can be repaired, and how?"),
     ("checkpoint repair /data/orders/checkpoint --sink /data/orders/out", "with its file sink"),
     ("checkpoint repair clicks --read-data --dry-run", "a gated stream, every blob read"),
     ("checkpoint repair orders --query-id 34fae261-94bb-4005-833c-cd8c1866089c", "lost metadata"),
@@ -42,18 +42,18 @@ def run(
         str | None, typer.Option(metavar="FILE", help="end offsets of the damaged batch, if known")
     ] = None,
     query_id: Annotated[
-        str | None, typer.Option(metavar="UUID", help="the query's id, if metadata is lost")
+        str | None, typer.Option(metavar="UUID", help="id of the query, if metadata is lost")
     ] = None,
     force: ForceOption = False,
     writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> int:
-    """Mend what verify finds, where that loses nothing; for the rest, show the choices.
+    """Repair what verify finds, where no data is lost; for the rest, show the options.
 
-    The job must be stopped and its JVM gone. An operation that was interrupted is finished first.
-    What is changed is kept, so that `sluicegate undo` restores it byte for byte.
+    The job must be stopped and its JVM must have ended. An interrupted operation is finished
+    first. Changed files are kept, so that `sluicegate undo` restores them byte for byte.
 
-    A gated stream goes on from its newest snapshot that is whole; the plan says what is given up.
+    A gated stream continues from its newest intact snapshot; the plan lists what is discarded.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, sink=sink, writer_gone=writer_gone)

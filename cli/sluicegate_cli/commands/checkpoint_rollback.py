@@ -22,7 +22,7 @@ from sluicegate_cli.session import Session
 CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (
-    ("checkpoint rollback orders --to 41 --dry-run", "what would going back to batch 41 mean?"),
+    ("checkpoint rollback orders --to 41 --dry-run", "what would a rollback to batch 41 do?"),
     (
         "checkpoint rollback /data/orders/checkpoint --to 41 --sink /data/orders/out",
         "with its file sink",
@@ -36,11 +36,12 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     to: Annotated[
-        int | None, typer.Option("--to", metavar="BATCH|SNAPSHOT", help="this batch or snapshot")
+        int | None,
+        typer.Option("--to", metavar="BATCH|SNAPSHOT", help="to this batch or snapshot"),
     ] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="the last batch or snapshot there was by then"),
+        typer.Option(metavar="TIME", help="to the last batch or snapshot before this time"),
     ] = None,
     force: ForceOption = False,
     sink: SinkOption = None,
@@ -48,14 +49,14 @@ def run(
     writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> None:
-    """Go back to the end of an older batch: offsets, commits, state, source log and file sink.
+    """Roll back to the end of an older batch: offsets, commits, state, source log and file sink.
 
-    The job must be stopped and its JVM gone. What is removed is kept in the checkpoint's
-    _sluicegate directory, so that `sluicegate undo` brings it back, as long as the job has not
-    run since. If this is interrupted, Spark refuses to start until it is finished or taken back.
+    The job must be stopped and its JVM must have ended. Removed files are kept in the checkpoint's
+    _sluicegate directory, so that `sluicegate undo` restores them, as long as the job has not run
+    since. If this is interrupted, Spark refuses to start until it is finished or reverted.
 
-    Of a gated stream, positions, state, dedup log, watermark, counters and output go back to an
-    older snapshot, as a new snapshot; --force overtakes a job that runs.
+    For gated streams, positions, state, dedup log, watermark, counters and output are restored
+    from an older snapshot, as a new snapshot; --force takes over from a running job.
     """
     session = Session.of(ctx)
     if (to is None) is (to_datetime is None):

@@ -26,22 +26,25 @@ EXAMPLES = (
 
 def run(
     ctx: typer.Context,
-    directory: Annotated[str, typer.Argument(metavar="NEW_DIR", help="where to make it")],
+    directory: Annotated[
+        str, typer.Argument(metavar="NEW_DIR", help="directory of the new checkpoint")
+    ],
     offsets: Annotated[
-        str | None, typer.Option(metavar="FILE", help="where it starts: JSON, CSV, rpk")
+        str | None, typer.Option(metavar="FILE", help="start offsets: JSON, CSV or rpk")
     ] = None,
     form: Annotated[
-        PositionsForm | None, typer.Option("--format", help="of the file; else as it looks")
+        PositionsForm | None,
+        typer.Option("--format", help="format of the file; detected by default"),
     ] = None,
     source_offset: Annotated[
-        str | None, typer.Option(metavar="JSON", help="where it starts, as its source writes it")
+        str | None, typer.Option(metavar="JSON", help="start offset, as its source writes it")
     ] = None,
 ) -> None:
-    """Make a fresh checkpoint of a query with one source, which starts at given offsets.
+    """Create a checkpoint for a query with one source, which starts at chosen offsets.
 
-    An existing checkpoint always wins over startingOffsets; this is the way to have both. Of
-    Kafka, the next offsets to read come from a file, such as `sluicegate offsets export` writes.
-    Of a Python data source, the offset is given as it stands in an offset log.
+    Spark ignores startingOffsets once a checkpoint exists; this creates a checkpoint that starts
+    at your offsets. For Kafka, the next offsets to read come from a file, such as the output of
+    `sluicegate offsets export`. For a Python data source, write the offset as in an offset log.
     """
     session = Session.of(ctx)
     start = _start(offsets, form, source_offset)

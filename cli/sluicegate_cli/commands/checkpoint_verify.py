@@ -18,7 +18,7 @@ EXAMPLES = (
     ("checkpoint verify orders --sink /data/orders/out", "with the file sink's log and files"),
     ("checkpoint verify orders --read-data", "decode every state file to its last byte"),
     ("checkpoint verify clicks --read-data-subset 1/7", "a gated stream: a seventh of its blobs"),
-    ("checkpoint verify clicks --read-data --max-duration 10min", "go on from there next time"),
+    ("checkpoint verify clicks --read-data --max-duration 10min", "the next run continues there"),
 )
 FINDINGS = (
     "SG-OFFSETS-",
@@ -46,18 +46,20 @@ def run(
     sink: SinkOption = None,
     read_data: Annotated[bool, typer.Option("--read-data", help="decode all state files")] = False,
     read_data_subset: Annotated[
-        str | None, typer.Option(metavar="N/M|P%", help="of a gated stream: read this part of it")
+        str | None, typer.Option(metavar="N/M|P%", help="gated streams only: read this part")
     ] = None,
     max_duration: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="of a gated stream: read so long, go on next time"),
+        typer.Option(
+            metavar="DURATION", help="gated streams only: stop reading then, continue next time"
+        ),
     ] = None,
     as_: AsOption = None,
 ) -> int:
-    """Check that a checkpoint is sound and that the next start will work.
+    """Check that a checkpoint is intact and that the next start will work.
 
-    Findings of severity error give exit code 3 and name the command that repairs them; warnings
-    alone give 0. A running job is no finding. Nothing is changed.
+    Findings of severity error result in exit code 3 and name the command that repairs them;
+    warnings alone in 0. A running job is not a finding. Nothing is changed.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, sink=sink)

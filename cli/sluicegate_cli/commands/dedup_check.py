@@ -14,7 +14,7 @@ from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
-    ("dedup check clicks checkout/0/42", "was message 42 of partition 0 of checkout counted?"),
+    ("dedup check clicks checkout/0/42", "was message 42 of partition 0 of checkout applied?"),
 )
 
 
@@ -22,13 +22,14 @@ def run(
     ctx: typer.Context,
     target: Annotated[str, typer.Argument(metavar="STREAM", help="a gated stream")],
     stamps: Annotated[
-        list[str], typer.Argument(metavar="STAMP...", help="as PRODUCER/PARTITION/SEQUENCE")
+        list[str],
+        typer.Argument(metavar="STAMP...", help="event ids, as PRODUCER/PARTITION/SEQUENCE"),
     ],
     as_: AsOption = None,
 ) -> None:
-    """Say of stamps whether the stream has seen them, and in which epoch, while that is kept.
+    """Check whether the stream has seen stamps (event ids), and in which snapshot if still kept.
 
-    `expired` is below a floor: whether it was seen is not known any more.
+    `expired` is below the retention floor: it is no longer known whether it was seen.
     """
     session = Session.of(ctx)
     stream = session.open(GatedStream, target, as_).stream

@@ -17,7 +17,7 @@ CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (
     ("dedup compact clicks --dry-run", "what would it save?"),
-    ("dedup compact clicks --retain 30d", "and give up producers that were silent so long"),
+    ("dedup compact clicks --retain 30d", "also drop producers that were idle for 30 days"),
 )
 
 
@@ -25,18 +25,19 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     retain: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="give up what did not grow for so long")
+        str | None,
+        typer.Option(metavar="DURATION", help="drop producers that were idle for this long"),
     ] = None,
     as_: AsOption = None,
 ) -> None:
     """Merge the segments of a stream's dedup log into one.
 
-    It knows the same before and after, which is proven before anything is replaced. With --retain,
-    what is older is given up, and a floor is kept per producer: what arrives below it goes to the
-    rejects, never silently in or out.
+    Its content is unchanged; this is verified before the swap. With --retain, older entries are
+    dropped, and a retention floor is kept per producer: events below it are rejected, never
+    silently applied or dropped.
 
-    It runs beside a job and does not disturb it. A saved plan holds while the job goes on, until
-    the job itself has merged what the plan names, after 16 epochs at most (exit code 5).
+    A running job is not disturbed. A saved plan stays valid while the job runs, until the job
+    itself merges the segments that the plan names, after 16 epochs at most (exit code 5).
     """
     session = Session.of(ctx)
     before = time.time() - parse_duration(retain) if retain is not None else None

@@ -17,11 +17,11 @@ EXAMPLES = (("dedup stats clicks", "how large is the dedup log, and why?"),)
 
 
 def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> None:
-    """Show what the dedup log of a gated stream knows, and what it costs.
+    """Show the content and size of the dedup log of a gated stream.
 
-    Sequences that follow each other are one interval however many they are. What costs are gaps,
-    which only close when the missing messages arrive, and producers that were seen once: those
-    never compact, and only --retain of `dedup compact` gives them up.
+    Consecutive sequence numbers are one interval, however many they are. The log grows with gaps,
+    which only close when the missing messages arrive, and with producers that were seen once:
+    those never compact, and only `dedup compact --retain` drops them.
     """
     session = Session.of(ctx)
     chosen = session.open(GatedStream, target, as_)
@@ -36,14 +36,14 @@ def _view(name: str, uri: str, found: LogStats) -> Report:
     facts: list[tuple[str, str | int | None]] = [
         ("stream", uri),
         ("at snapshot", found.snapshot.number),
-        ("producers", f"{s.producers:,}, with {s.partitions:,} partitions"),
+        ("producers", f"{s.producers:,}, with {units.counted(s.partitions, 'partition')}"),
         ("stamps known", f"{s.stamps:,}"),
         ("intervals", f"{s.intervals:,}"),
-        ("gaps", f"{s.gaps:,}, with {s.missing:,} stamps that never came"),
+        ("gaps", f"{s.gaps:,}, with {units.counted(s.missing, 'missing stamp')}"),
         ("oldest gap", gap),
-        ("floors", f"{s.floors:,}" if s.floors else None),
+        ("retention floors", f"{s.floors:,}" if s.floors else None),
         ("most intervals", f"{s.widest[0]}/{s.widest[1]}: {s.widest[2]:,}" if s.widest else None),
-        ("log", f"{units.size(found.bytes)} in {found.segments} segments"),
+        ("log", f"{units.size(found.bytes)} in {units.counted(found.segments, 'segment')}"),
         ("per epoch", units.size(per_epoch) if per_epoch is not None else None),
         ("after compaction", units.size(found.compacted_bytes)),
     ]
@@ -68,7 +68,7 @@ def _why(name: str, found: LogStats) -> list[str]:
         return ["This stream has seen no stamps."]
     lines = []
     if s.gaps:
-        lines.append("Intervals on both sides of a gap stay apart until the missing stamps arrive.")
+        lines.append("A gap separates two intervals until the missing stamps arrive.")
     if found.bytes > 2 * found.compacted_bytes:
         lines.append(f"Worth compacting: {units.command('dedup', 'compact', name)}")
     return lines

@@ -29,11 +29,11 @@ def run(
         int, typer.Option(metavar="N", min=1000, max=100_000_000, help="events to produce")
     ] = 200_000,
 ) -> int:
-    """Show on this machine that killing a Spark job loses nothing and counts nothing twice.
+    """Show on this machine that killing a Spark job loses nothing and duplicates nothing.
 
     A producer writes events to an embedded log and sends some of them twice. A gated Spark job
-    counts them, is killed with SIGKILL at random moments, and started again. Afterwards what it
-    counted and what it wrote must be what is in the log, every event once.
+    counts them, is killed with SIGKILL at random moments, and started again. Afterwards its counts
+    and its output must match the log, every event exactly once.
     """
     session = Session.of(ctx)
     program = [sys.executable, "-P", "-m", "sluicegate_cli"]
@@ -52,13 +52,17 @@ def _view(outcome: demo.Outcome) -> Report:
         ("events counted", f"{outcome.applied:,}"),
         ("rows published", f"{outcome.output_rows:,}"),
         ("lost", outcome.lost),
-        ("counted twice", outcome.doubled),
+        ("counted twice", outcome.duplicated),
         ("keys with a wrong sum", outcome.keys_wrong),
     ]
-    verdict = "Nothing was lost or doubled" if outcome.well else "The promise was broken"
+    verdict = (
+        "No event was lost or duplicated"
+        if outcome.well
+        else "FAILED: events were lost or duplicated"
+    )
     return Report(
         schema="sluicegate.demo",
         document=asdict(outcome),
-        tables=[Table(("what", "count"), rows, header=False)],
+        tables=[Table(("events", "count"), rows, header=False)],
         lines=[f"{verdict}, in {units.duration(outcome.seconds)}."],
     )

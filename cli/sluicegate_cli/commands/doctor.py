@@ -11,18 +11,18 @@ from sluicegate.report import Report, Table
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
-    ("doctor", "before the first stream, or when something is odd"),
-    ("doctor --home /mnt/streams", "is that file system fit for a home?"),
+    ("doctor", "before the first stream, or to find a fault"),
+    ("doctor --home /mnt/streams", "is that file system suitable for a home?"),
 )
 FINDINGS = ("SG-ENV-", "SG-HOME-")
 
 
 def run(ctx: typer.Context) -> int:
-    """Check whether this machine is fit: Java, Spark, file system, clock, PATH.
+    """Check this machine: Java, Spark, file system, clock, PATH.
 
-    Locks, exclusive creation and fsync are tried for real, in a scratch directory in the home, or
-    where it would be, that is removed again. Commands that only read need neither Java nor Spark,
-    so their absence is a warning.
+    Locks, exclusive creation and fsync are tested in a scratch directory in the home, or where the
+    home would be; the directory is removed afterwards. Commands that only read need neither Java
+    nor Spark, so their absence is a warning.
     """
     session = Session.of(ctx)
     checks = doctor.examine(session.home, read_only=session.config.read_only)

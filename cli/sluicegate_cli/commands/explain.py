@@ -24,11 +24,11 @@ def run(
     ctx: typer.Context,
     log: Annotated[str, typer.Argument(metavar="LOG", help="a file, or - for standard input")],
 ) -> None:
-    """Name the cause of an error in a driver log, and the command to type next.
+    """Find the cause of an error in a driver log, and the next command to run.
 
-    LOG may be a whole log, a stack trace or a message, with whatever is wrapped around it. Codes
-    are those of `checkpoint verify`, and the ones below, which only a log can tell. The root cause
-    comes first. Exit code 10 if nothing is recognised.
+    LOG may be a complete log, a stack trace or a message, with any text around it. Codes are those
+    of `checkpoint verify`, and the ones below, which only a log can reveal. The root cause comes
+    first. Exit code 10 if nothing is recognised.
     """
     session = Session.of(ctx)
     name = "standard input" if log == STANDARD_INPUT else log

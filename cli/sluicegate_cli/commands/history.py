@@ -13,8 +13,8 @@ from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
-    ("history billing", "who changed what, and what can be undone"),
-    ("history /data/offsets --consumer billing --limit 5", "of one consumer"),
+    ("history billing", "changes with their authors, and whether they can be undone"),
+    ("history /data/offsets --consumer billing --limit 5", "changes of one consumer"),
 )
 
 
@@ -25,9 +25,9 @@ def run(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="newest entries to show")] = 50,
     as_: AsOption = None,
 ) -> None:
-    """List the changes of a target, newest first, with who made them, why, and their undo.
+    """List the changes of a target, newest first, with author, reason and undo.
 
-    An offset store keeps the last commits of each consumer, and its operators' changes longer.
+    An offset store keeps the last commits of each consumer, and changes by operators for longer.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, consumer=consumer)
@@ -44,15 +44,15 @@ def _view(uri: str, entries: list[Entry], limit: int) -> Report:
     ]
     hidden = len(entries) - len(shown)
     older = units.counted(hidden, "older entry", "older entries")
-    more = [f"{older}; see them with --limit {len(entries)}"] if hidden else []
+    more = [f"{older}; use --limit {len(entries)} to list all"] if hidden else []
     return Report(
         schema="sluicegate.history",
         document={"target": uri, "entries": [e.fields() for e in shown], "hidden": hidden},
         tables=[Table(columns, rows)],
-        lines=more if entries else ["Nothing was committed or changed yet."],
+        lines=more if entries else ["No commits or changes yet."],
     )
 
 
 def _user(entry: Entry) -> str:
-    """Who, in one word; pid and command are in the JSON."""
+    """The author in one word; pid and command are in the JSON."""
     return entry.by.partition(" ")[0]

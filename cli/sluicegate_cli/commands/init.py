@@ -23,8 +23,8 @@ EXAMPLES = (
     ("init", "in this directory: ./.sluicegate and ./sluicegate.toml"),
     ("init --home /srv/streams --yes", "elsewhere, without being asked"),
     ("init --store /data/billing/offsets", "an offset store for consumers"),
-    ("init --stream clicks", "begin a gated stream at the oldest record of its log"),
-    ("init --stream clicks --offsets start.json", "begin it at the offsets of a file"),
+    ("init --stream clicks", "create a gated stream that starts at the oldest record of its log"),
+    ("init --stream clicks --offsets start.json", "start it at the offsets in a file"),
 )
 
 
@@ -38,26 +38,26 @@ class Edge(Enum):
 def run(
     ctx: typer.Context,
     store: Annotated[
-        str | None, typer.Option(metavar="DIR", help="make an offset store there instead")
+        str | None, typer.Option(metavar="DIR", help="create an offset store there instead")
     ] = None,
     stream: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="begin this stream instead"),
+        typer.Option(metavar="NAME", help="create this stream instead"),
     ] = None,
     offsets: Annotated[
-        str | None, typer.Option(metavar="FILE", help="where the stream starts (JSON, CSV, rpk)")
+        str | None, typer.Option(metavar="FILE", help="start offsets of the stream: JSON, CSV, rpk")
     ] = None,
     from_: Annotated[
         Edge | None, typer.Option("--from", help="where the stream starts in its log")
     ] = None,
 ) -> None:
-    """Make a home for gated streams and a commented sluicegate.toml, or an offset store.
+    """Create a home for gated streams and a commented sluicegate.toml, or an offset store.
 
-    Only what is missing is made; nothing is ever overwritten, so running it again is safe. An
-    offset store is made on purpose only: a consumer whose disk is not mounted must not find an
-    empty store and start from nothing. A stream is begun at the oldest record of its embedded log,
-    at the end of it, or at the offsets of a file, which Kafka needs; they are kept as numbers. Its
-    table in sluicegate.toml is fixed from then on.
+    Only missing files are created; existing files are never overwritten, so it is safe to run
+    this again. Offset stores are never created implicitly: a consumer whose disk is not mounted
+    must not find an empty store and start from the beginning. A stream starts at the oldest record
+    of its embedded log, at the end of the log, or at the offsets in a file, which Kafka needs. The
+    offsets are stored as numbers. The stream's table in sluicegate.toml is fixed from then on.
     """
     session = Session.of(ctx)
     if stream is not None:
@@ -77,7 +77,7 @@ def _begin(session: Session, name: str, offsets: str | None, edge: Edge | None) 
             hint="describe the stream there first; see sluicegate.toml(5)",
         )
     if offsets is not None and edge is not None:
-        raise UsageError("--offsets and --from exclude each other", hint="give one of them")
+        raise UsageError("--offsets and --from exclude each other", hint="use one of them")
     home = session.home
     positions = read_positions(offsets) if offsets is not None else _edge_of(named.source, edge)
     plan = plan_begin(home, named, positions)
@@ -88,5 +88,5 @@ def _edge_of(source: str, edge: Edge | None) -> Positions:
     try:
         return start_of(source, (edge or Edge.EARLIEST).value)
     except (BrokerNeeded, NotFound) as e:
-        hint = "make the log first, or say where the stream starts with --offsets FILE"
+        hint = "create the log first, or set the start offsets with --offsets FILE"
         raise type(e)(e.message, hint=hint, place=e.place) from e

@@ -16,7 +16,7 @@ from sluicegate_cli.session import Session
 CHANGES = True
 EXAMPLES = (
     ("locks break /data/offsets/billing.lock", "after its holder was killed"),
-    ("locks break clicks", "a job that cannot be reached: it can commit nothing more"),
+    ("locks break clicks", "a job that cannot be reached: it can never commit again"),
 )
 
 
@@ -24,20 +24,22 @@ def run(
     ctx: typer.Context,
     lock: Annotated[
         str,
-        typer.Argument(metavar="LOCK|STREAM", help="a lock file, as `locks list` shows; a stream"),
+        typer.Argument(
+            metavar="LOCK|STREAM", help="a lock file, as `locks list` shows it, or a stream"
+        ),
     ],
 ) -> None:
-    """Clear what a dead holder left of a lock; a lock that is held is refused with the evidence.
+    """Clear the lock of a dead holder; refuse, with the evidence, if the lock is held.
 
-    The kernel frees a lock when its holder ends, however it ends. So there is nothing to break
-    but the holder itself: if somebody holds it, end that process. Of a gated stream, the job is
-    fenced off: whatever it still does, it can never commit again.
+    The kernel frees a lock when its holder ends, even by a kill. To free a lock that is held, end
+    the process that holds it. For gated streams, the job is fenced off: even if it still runs, it
+    can never commit again.
     """
     session = Session.of(ctx)
     if not lock.endswith(SUFFIX):
         session.carry_out(session.open(GatedStream, lock).change(Fence()))
         return
     found = FileLock(local_root(lock))
-    actions = [Action("clear", lock, f"the note of {holder.who}") for holder in found.leftovers()]
-    plan = Plan(f"Clear {lock}, which nobody holds", tuple(actions))
+    actions = [Action("clear", lock, f"the note of {holder.who}") for holder in found.stale()]
+    plan = Plan(f"Clear {lock}, which no process holds", tuple(actions))
     session.change(plan, lambda _: found.clear())

@@ -15,8 +15,8 @@ from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("locks list", "the locks of the home"),
-    ("locks list billing", "those of a target that sluicegate.toml names"),
-    ("locks list /data/orders/offsets", "those in a directory"),
+    ("locks list billing", "the locks of a target in sluicegate.toml"),
+    ("locks list /data/orders/offsets", "the locks in a directory"),
 )
 
 
@@ -24,13 +24,13 @@ def run(
     ctx: typer.Context,
     target: Annotated[
         str | None,
-        typer.Argument(metavar="TARGET", help="a name or directory; the home if omitted"),
+        typer.Argument(metavar="TARGET", help="a name or directory; default: the home"),
     ] = None,
 ) -> None:
-    """List lock files and who holds them.
+    """List lock files and their holders.
 
-    Whether a lock is held is found out by trying to take it. User, process and time are what
-    the holder wrote down about itself: evidence, not proof.
+    Sluicegate tests whether a lock is held by trying to take it. User, process and time are the
+    holder's own record: evidence, not proof.
     """
     session = Session.of(ctx)
     where = place_of(target, session.config, session.home) if target else session.home
@@ -38,7 +38,7 @@ def run(
 
 
 def _look(lock: FileLock) -> tuple[bool | None, str | None]:
-    """Whether a lock is held; None and the reason if it cannot be told."""
+    """Whether a lock is held; None and the reason if that is unknown."""
     try:
         return lock.is_held(), None
     except StorageFailed as e:
@@ -51,7 +51,7 @@ def _view(locks: list[FileLock]) -> Report:
     for lock in locks:
         held, problem = _look(lock)
         holders = lock.holders() if held else []
-        told = problem or "; ".join(holder.describe() for holder in holders)
+        described = problem or "; ".join(holder.describe() for holder in holders)
         documents.append(
             {
                 "lock": str(lock.path),
@@ -61,7 +61,7 @@ def _view(locks: list[FileLock]) -> Report:
             }
         )
         state = "unknown" if held is None else "held" if held else "free"
-        rows.append((str(lock.path), state, told))
+        rows.append((str(lock.path), state, described))
     return Report(
         schema="sluicegate.locks",
         document={"locks": documents},

@@ -34,7 +34,7 @@ _ACTIONS = ("target", "step", "action", "place", "detail")
 
 
 def maintain_view(report: RunReport, mode: Mode, *, dry_run: bool) -> Report:
-    """Everything for programs; for eyes a table per target; in a pipe only what is wrong."""
+    """Everything in JSON; on a terminal a table per target; in a pipe only problems."""
     findings = report.findings
     if mode is not Mode.JSON:
         findings = [each for each in findings if each.severity is not Severity.NOTE]
@@ -60,10 +60,10 @@ def maintain_view(report: RunReport, mode: Mode, *, dry_run: bool) -> Report:
 
 def _closing(report: RunReport, *, dry_run: bool) -> str:
     count = len(report.targets)
-    what = f"{count} target{'' if count == 1 else 's'}, {units.duration(report.seconds)}"
+    what = f"{units.counted(count, 'target')}, {units.duration(report.seconds)}"
     if dry_run:
         return f"{what}; nothing was changed."
-    return f"{what}; " + ("a person is needed." if report.needs_a_person else "all is well.")
+    return f"{what}; " + ("operator action is needed." if report.needs_a_person else "all is well.")
 
 
 def _table(target: TargetReport) -> Table:
@@ -102,13 +102,13 @@ def _document(target: TargetReport) -> dict[str, object]:
 
 
 def _plan(step: Step) -> dict[str, object] | None:
-    """What would be done; what was done is in the history."""
+    """The plan of a dry run; applied plans are in the history."""
     return plan_document(step.plan) if step.plan and step.outcome is Outcome.PLANNED else None
 
 
 CHANGES = True
 EXAMPLES = (
-    ("maintain --all", "everything that sluicegate.toml names; as cron does it"),
+    ("maintain --all", "every target in sluicegate.toml, as from cron"),
     ("maintain clicks orders", "these targets"),
     ("maintain --all --dry-run", "what would be done"),
     (
@@ -124,25 +124,25 @@ def run(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET", help="names or paths")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="every target that is known")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="every known target")] = False,
     metrics_file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="write what was measured there, for Prometheus"),
+        typer.Option(metavar="FILE", help="write metrics to this file, for Prometheus"),
     ] = None,
 ) -> int:
-    """Verify, compact, prune and collect: what targets need from time to time, without a person.
+    """Verify, compact, prune and collect: the regular maintenance of targets, unattended.
 
-    Made for cron: it never asks, prints nothing when all is well, and ends with exit code 3 when a
-    person is needed. A running job is never disturbed: what somebody else holds is left for the
-    next run, and of two runs at once the second leaves a target to the first. Contents are read
-    for as long as `verify_seconds` allows, those first that were read longest ago; the next run
-    goes on from there. Every change is a plan of its own, with the reason `maintain`; what is
-    damaged is not changed. With `read_only = true` it only looks.
+    Made for cron: it never asks, prints nothing when all is well, and ends with exit code 3 when
+    operator action is needed. A running job is never disturbed: locked data is left for the next
+    run, and of two runs at once the second skips the targets of the first. Contents are read for
+    as long as `verify_seconds` allows, oldest verification first; the next run continues from
+    there. Every change is a separate plan, with the reason `maintain`; damaged data is not
+    changed. With `read_only = true` it changes nothing.
 
-    Of a gated stream, dedup log and state are compacted where that pays, snapshots are pruned by
-    `keep` and `keep_snapshots`, and what nothing refers to any more is removed, also from its
-    sink's trash. Of a Spark checkpoint, only backups of old operations are removed, with their
-    undo; of an offset store, old records.
+    For gated streams, dedup log and state are compacted where that saves space, snapshots are
+    pruned by `keep` and `keep_snapshots`, and unreferenced files are removed, also from the sink's
+    trash. For Spark checkpoints, only backups of old operations are removed, which ends their
+    undo; for offset stores, old records.
     """
     session = Session.of(ctx)
     chosen = choose(session.config, session.home, targets or [], everything=all_)

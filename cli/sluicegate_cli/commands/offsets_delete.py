@@ -35,13 +35,13 @@ def run(
     force: ForceOption = False,
     as_: AsOption = None,
 ) -> None:
-    """Forget positions of a consumer. Where it starts without one, the consumer decides.
+    """Delete positions of a consumer. The consumer decides where it starts without one.
 
-    The numbers stay in the history, so that `sluicegate undo` brings them back.
+    The history keeps the offsets, so that `sluicegate undo` restores them.
     """
     session = Session.of(ctx)
     if not topic and not all_topics:
-        raise UsageError("what to delete is not said", hint="add --topic TOPIC or --all-topics")
+        raise UsageError("nothing selected for deletion", hint="add --topic TOPIC or --all-topics")
     found = session.open(OffsetStoreTarget, target, as_, consumer=consumer)
     store = found.store()
     scope = scope_of(topic, all_topics, [])

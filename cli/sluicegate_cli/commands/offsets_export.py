@@ -17,7 +17,7 @@ EXAMPLES = (
     ("offsets export orders", "Spark's JSON, for startingOffsets"),
     ("offsets export orders --format csv", "for kafka-consumer-groups --reset-offsets --from-file"),
     ("offsets export orders --format rpk", "for rpk group seek --to-file"),
-    ("offsets export /data/offsets --consumer billing --into old", "as the reference layout"),
+    ("offsets export /data/offsets --consumer billing --into old", "as legacy offset files"),
 )
 
 
@@ -25,20 +25,23 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     form: Annotated[
-        PositionsForm, typer.Option("--format", help="how to write them")
+        PositionsForm, typer.Option("--format", help="output format")
     ] = PositionsForm.SPARK,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or snapshot N")] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", help="positions of batch or snapshot N")
+    ] = None,
     consumer: ConsumerOption = None,
     into: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="write topic-<t>-consumer-<c>.offset files there"),
+        typer.Option(metavar="DIR", help="write legacy offset files to this directory"),
     ] = None,
     as_: AsOption = None,
 ) -> None:
-    """Write the positions of a target to standard output, in a form that other tools read.
+    """Write the positions of a target to standard output, in a format that other tools read.
 
-    Only offsets that are positions can be exported: topic, partition and number, as Kafka's.
-    With --into they become files in the reference layout instead, for topics that are numbers.
+    Only offsets with topic, partition and number can be exported, as Kafka's. With --into they
+    are written as legacy offset files (topic-<t>-consumer-<c>.offset) instead, for topics whose
+    names are numbers.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, consumer=consumer)

@@ -32,21 +32,22 @@ def run(
     ctx: typer.Context,
     target: Annotated[str, typer.Argument(metavar="STORE", help="an offset store")],
     source: Annotated[str, typer.Argument(metavar="FILE|DIRECTORY|-", help="the positions")],
-    consumer: Annotated[str, typer.Option(metavar="NAME", help="whose positions they become")],
+    consumer: Annotated[str, typer.Option(metavar="NAME", help="consumer that gets the positions")],
     form: Annotated[
-        PositionsForm | None, typer.Option("--format", help="of the file; else as it looks")
+        PositionsForm | None,
+        typer.Option("--format", help="format of the file; detected by default"),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="forget positions that are not in the file")
+        bool, typer.Option("--replace", help="delete positions that are not in the file")
     ] = False,
     force: ForceOption = False,
     as_: AsOption = None,
 ) -> None:
     """Set positions of a consumer from a file: Spark's JSON, Kafka's CSV or rpk's text.
 
-    A directory is read as the reference layout: its files topic-<t>-consumer-<c>.offset become
-    partition <c> of topic <t>. Positions that are not mentioned stay, unless --replace is given.
-    A new store is made with `sluicegate init --store`.
+    A directory is read as legacy offset files: topic-<t>-consumer-<c>.offset becomes partition <c>
+    of topic <t>. Positions that are not in the file are kept, unless --replace is set. To create
+    a store, use `sluicegate init --store`.
     """
     session = Session.of(ctx)
     found = session.open(OffsetStoreTarget, target, as_)
@@ -60,5 +61,5 @@ def _read(source: str, form: PositionsForm | None) -> Positions:
     if source == "-" or not local_root(source).is_dir():
         return read_positions(source, form)
     if form is not None:
-        raise UsageError("--format is for files; a directory is read as the reference layout")
+        raise UsageError("--format applies to files only; a directory holds legacy offset files")
     return legacy.read(open_storage(source, read_only=True))

@@ -18,7 +18,10 @@ from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("offsets lag clicks", "a gated stream on an embedded log"),
-    ("offsets lag orders --end-offsets ends.csv", "a Spark checkpoint, with what the broker said"),
+    (
+        "offsets lag orders --end-offsets ends.csv",
+        "a Spark checkpoint, with end offsets from the broker",
+    ),
     ("offsets lag /data/offsets --consumer billing --end-offsets -", "from standard input"),
 )
 FINDINGS = ("SG-LAG-",)
@@ -29,16 +32,16 @@ def run(
     target: TargetArgument = None,
     end_offsets: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="where the topics end (JSON, CSV, rpk), - for stdin"),
+        typer.Option(metavar="FILE", help="end offsets (JSON, CSV, rpk); - for standard input"),
     ] = None,
     consumer: ConsumerOption = None,
     as_: AsOption = None,
 ) -> int:
-    """Show how far each position is behind the end of its topic, and in all.
+    """Show how far each position is behind the end of its topic, and the total.
 
-    Of a gated stream on an embedded log, the log is asked. Where a topic of Kafka ends is known to
-    its broker only, which is not asked: give its answer with --end-offsets, as Spark's JSON, CSV or
-    rpk's text. Positions that the source does not hold are findings.
+    For gated streams on an embedded log, the end comes from the log. Only the broker knows where a
+    Kafka topic ends, and this command does not ask it: pass the end offsets with --end-offsets, as
+    Spark's JSON, CSV or rpk's text. Positions that the source does not hold are findings.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, consumer=consumer)
@@ -51,12 +54,12 @@ def run(
 
 
 def _report(uri: str, found: Sequence[Lag], wrong: Sequence[Finding]) -> Report:
-    """Every partition with its position, its end and what lies between."""
-    lines = [f"{units.events(total(found))} behind in all."]
+    """Every partition with its position, its end and its lag."""
+    lines = [f"Total lag: {units.events(total(found))}."]
     if unknown := [each.place for each in found if each.latest is None]:
-        lines.append(f"Not counted, because its end was not given: {', '.join(unknown)}.")
+        lines.append(f"Not in the total, because the end offset is missing: {', '.join(unknown)}.")
     if new := [each.place for each in found if each.position is None]:
-        lines.append(f"Without a position yet, so all of it counts: {', '.join(new)}.")
+        lines.append(f"No position yet, so all events count as lag: {', '.join(new)}.")
     return Report(
         schema="sluicegate.lag",
         document={

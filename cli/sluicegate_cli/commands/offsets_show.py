@@ -14,7 +14,7 @@ from sluicegate_cli.session import Session
 EXAMPLES = (
     ("offsets show orders", "where the next batch begins to read"),
     ("offsets show /data/orders/checkpoint --batch 41", "where batch 41 ended"),
-    ("offsets show /data/offsets --consumer billing", "of an offset store, with ages"),
+    ("offsets show /data/offsets --consumer billing", "an offset store, with ages"),
 )
 FINDINGS = ("SG-STORE-",)
 
@@ -22,13 +22,15 @@ FINDINGS = ("SG-STORE-",)
 def run(
     ctx: typer.Context,
     target: TargetArgument = None,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="of batch or snapshot N")] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", help="positions of batch or snapshot N")
+    ] = None,
     consumer: ConsumerOption = None,
     as_: AsOption = None,
 ) -> int:
     """Show the positions of a target: the next offset to read, per topic and partition.
 
-    Of an offset store, all consumers or one, with when each position was committed.
+    For an offset store, shows all consumers or one, with the commit time of each position.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, consumer=consumer)

@@ -28,16 +28,18 @@ def run(
     ctx: typer.Context,
     target: OwnerArgument,
     nodes: NodesArgument,
-    capacity: Annotated[int, typer.Option(metavar="N", min=1, help="their share, in parts")] = 1,
+    capacity: Annotated[
+        int, typer.Option(metavar="N", min=1, help="relative capacity of each of these nodes")
+    ] = 1,
     idempotent: IdempotentOption = False,
     max_moves: MaxMovesOption = None,
     output: OutputOption = None,
     as_: AsOption = None,
 ) -> None:
-    """Let nodes join, and give them their share of the shards with the fewest possible moves.
+    """Add nodes, and move their share of the shards to them with the fewest possible moves.
 
-    In a gated stream a node is a group of shards that Spark works on in one task; it starts no
-    machine. A job that runs uses the new assignment from its next epoch on.
+    In a gated stream a node is a group of shards that Spark processes in one task; no machine is
+    started. A running job uses the new assignment from its next epoch on.
     """
     from sluicegate.shards.membership import join
 

@@ -34,10 +34,10 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="even if no node is left")] = False,
     as_: AsOption = None,
 ) -> None:
-    """Let nodes leave. Their shards go to the others, and as little else moves as possible.
+    """Remove nodes. Their shards move to the others, and as few other shards move as possible.
 
-    The last node is refused without --force: then nobody owns a shard, and a job leaves it to
-    Spark how the work is shared out.
+    Removing the last node needs --force: then no shard has an owner, and Spark decides how the
+    work is distributed.
     """
     from sluicegate.shards.membership import leave
 

@@ -19,10 +19,10 @@ def run(
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="values of the key column")],
     as_: AsOption = None,
 ) -> None:
-    """Say of keys to which shard they belong, and which node owns it.
+    """Show the shard of each key, and the node that owns the shard.
 
-    A key belongs to the shard FNV-1a 64 of its UTF-8 bytes, modulo the number of shards. Kafka
-    chooses partitions by another rule, so keys are not located in its files.
+    The shard of a key is FNV-1a 64 of its UTF-8 bytes, modulo the number of shards. Kafka assigns
+    keys to partitions by another rule, so Kafka files are refused.
     """
     session = Session.of(ctx)
     session.sink.show(located_view(session.target(target, as_).shards(), keys))

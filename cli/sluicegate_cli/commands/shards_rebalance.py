@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sluicegate.units import counted
 from sluicegate_cli.inputs import parse_capacities, parse_part, read_text, shard_weights
 from sluicegate_cli.options import (
     AsOption,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (
-    ("shards rebalance clicks --dry-run", "is it out of balance, and what would it take?"),
+    ("shards rebalance clicks --dry-run", "is it out of balance, and what would have to move?"),
     ("shards rebalance clicks --weights keys --max-imbalance 10%", "by keys, with few moves"),
     ("shards rebalance partitions.json --max-moves 20 --output step.json", "Kafka, in steps"),
 )
@@ -37,20 +38,20 @@ def run(
         str | None, typer.Option(metavar="PART", help="how far above its share a node may be")
     ] = None,
     capacity: Annotated[
-        list[str] | None, typer.Option(metavar="NODE=N", help="another capacity for a node")
+        list[str] | None, typer.Option(metavar="NODE=N", help="new capacity of a node")
     ] = None,
     from_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="the assignment to install, as it is")
+        str | None, typer.Option(metavar="FILE", help="install the assignment in this file as is")
     ] = None,
     output: OutputOption = None,
     as_: AsOption = None,
 ) -> None:
-    """Give every node its share of the shards again, with the fewest possible moves.
+    """Balance the shards across the nodes again, with the fewest possible moves.
 
-    Without --weights every node gets its share to one shard, and no plan with fewer moves does.
-    With --weights no node is more than --max-imbalance (5%) above its share afterwards; how many
-    moves that takes at least is shown beside. --max-moves gives the best that so many can do.
-    --from-file installs an assignment that was made elsewhere.
+    Without --weights every node gets its share to within one shard, and no plan with fewer moves
+    does. With --weights no node is more than --max-imbalance (5%) above its share afterwards; the
+    plan also shows the lower bound of moves. --max-moves gives the best balance for that many
+    moves. --from-file installs an assignment that was made elsewhere.
     """
     session = Session.of(ctx)
     found = session.target(target, as_).shards()
@@ -83,7 +84,7 @@ def _install(session: Session, found: OwnedShards, place: str, output: str | Non
 def _note(weights: str | None, max_moves: int | None, max_imbalance: str | None) -> str:
     words = [
         f"weights {weights}" if weights else "",
-        f"at most {max_moves} moves" if max_moves is not None else "",
+        f"at most {counted(max_moves, 'move')}" if max_moves is not None else "",
         f"at most {max_imbalance} above the share" if max_imbalance else "",
     ]
     return ", ".join(word for word in words if word)

@@ -11,9 +11,9 @@ from sluicegate_cli.output.shards import shards_view
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
-    ("shards show clicks", "which node has how many shards?"),
+    ("shards show clicks", "how many shards does each node have?"),
     ("shards show clicks --weights keys", "by the number of keys in their state"),
-    ("shards show partitions.json", "of a plain assignment file, such as Kafka's"),
+    ("shards show partitions.json", "a plain assignment file, such as Kafka's"),
 )
 
 

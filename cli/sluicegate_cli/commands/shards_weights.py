@@ -12,7 +12,7 @@ from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("shards weights clicks", "which shards are heavy?"),
-    ("shards weights map.csv --weights events.csv", "of an assignment file, by another file"),
+    ("shards weights map.csv --weights events.csv", "an assignment file, with weights from a file"),
 )
 
 
@@ -23,10 +23,10 @@ def run(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="heaviest shards to show")] = 50,
     as_: AsOption = None,
 ) -> None:
-    """Show what the shards weigh, heaviest first: the keys and bytes of their state, or a file.
+    """Show the weights of the shards, heaviest first: keys and bytes of their state, or a file.
 
-    A file has lines of shard,weight, or JSON from shard to weight; what it leaves out weighs
-    nothing. `shards rebalance --weights` balances by the same.
+    A file has lines of shard,weight, or JSON from shard to weight; shards that are not in it have
+    weight 0. `shards rebalance --weights` uses the same weights.
     """
     session = Session.of(ctx)
     found = session.target(target, as_).shards()

@@ -17,8 +17,8 @@ EXAMPLES = (("state compact clicks --dry-run", "is it worth it?"),)
 def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> None:
     """Merge the deltas of every shard into one. The state is the same before and after.
 
-    It runs beside a job and does not disturb it. A saved plan holds while the job goes on, until
-    the job itself has merged what the plan names, after 16 epochs at most (exit code 5).
+    A running job is not disturbed. A saved plan stays valid while the job runs, until the job
+    itself merges the deltas that the plan names, after 16 epochs at most (exit code 5).
     """
     session = Session.of(ctx)
     session.carry_out(session.open(GatedStream, target, as_).change(CompactState()))

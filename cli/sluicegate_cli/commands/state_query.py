@@ -16,7 +16,7 @@ from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
-    ("state query clicks alice bob", "what the stream has counted for two keys"),
+    ("state query clicks alice bob", "the aggregates of two keys"),
     ("state query clicks --snapshot 41 alice", "as it was at snapshot 41"),
     ("state query clicks --limit 0 --json", "all of it, for a script"),
 )
@@ -26,18 +26,18 @@ def run(
     ctx: typer.Context,
     target: Annotated[str, typer.Argument(metavar="STREAM", help="name or path of the stream")],
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="keys to look up; else all of them")
+        list[str] | None, typer.Argument(metavar="KEY", help="keys to look up; default: all")
     ] = None,
     snapshot: Annotated[
-        int | None, typer.Option(metavar="N", help="at snapshot N; the newest")
+        int | None, typer.Option(metavar="N", help="at snapshot N; default: the newest")
     ] = None,
     shard: Annotated[int | None, typer.Option(metavar="N", help="only this shard")] = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", min=0, help="at most so many keys; 0 for all")
+        int, typer.Option(metavar="N", min=0, help="at most this many keys; 0 for all")
     ] = 20,
     as_: AsOption = None,
 ) -> None:
-    """Show what a gated stream has counted: its aggregates, by key.
+    """Show the aggregates of a gated stream, by key.
 
     Only the shards of the keys are read. The values are those of committed epochs, at the newest
     snapshot or at an older one that is still kept.
@@ -78,8 +78,8 @@ def _view(uri: str, snapshot: int, found: list[Found], *, more: bool) -> Report:
 
 def _count(found: list[Found]) -> str:
     unknown = [each.key for each in found if each.values is None]
-    told = units.counted(len(found), "key")
-    return f"{told}; never seen: {', '.join(unknown)}" if unknown else told
+    count = units.counted(len(found), "key")
+    return f"{count}; never seen: {', '.join(unknown)}" if unknown else count
 
 
 def _plain(values: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -24,14 +24,14 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     snapshot: Annotated[
-        int | None, typer.Option(metavar="N", help="at snapshot N; the newest")
+        int | None, typer.Option(metavar="N", help="at snapshot N; default: the newest")
     ] = None,
     shard: Annotated[int | None, typer.Option(metavar="N", help="only this shard")] = None,
     as_: AsOption = None,
 ) -> None:
     """Show the state of a gated stream: keys, bytes and deltas of every shard.
 
-    Compaction brings every shard to one delta; the job does so by itself now and then.
+    Compaction merges the deltas of every shard into one; the job also does so regularly.
     """
     session = Session.of(ctx)
     stream, at = session.open(GatedStream, target, as_).snapshot(snapshot)
@@ -56,5 +56,5 @@ def _view(uri: str, snapshot: int, rows: list[tuple[int, int, int, int]]) -> Rep
             "shards": [dict(zip(columns, row, strict=True)) for row in rows],
         },
         tables=[Table(columns, rows)],
-        lines=[f"At snapshot {snapshot}: {keys:,} keys, {units.size(total)}."],
+        lines=[f"At snapshot {snapshot}: {units.counted(keys, 'key')}, {units.size(total)}."],
     )

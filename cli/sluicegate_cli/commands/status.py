@@ -16,9 +16,9 @@ from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
-    ("status", "everything that sluicegate.toml names"),
+    ("status", "every target in sluicegate.toml"),
     ("status orders", "one named target"),
-    ("status --watch", "all of them, as they get on"),
+    ("status --watch", "all targets, refreshed"),
     ("status /data/orders/checkpoint", "what is this directory?"),
 )
 FINDINGS = ("SG-TARGET-",)
@@ -29,14 +29,14 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="show it again and again, until Ctrl-C")
+        bool, typer.Option("--watch", "-w", help="refresh every 2 s until Ctrl-C")
     ] = False,
     as_: AsOption = None,
 ) -> int:
-    """Show every named target, those that need a person first; or one target in depth.
+    """Show every named target, those with problems first; or one target in detail.
 
-    A target is a name from sluicegate.toml or a path. What it is, is detected and said. Spark
-    checkpoints are verified as far as names and logs tell.
+    A target is a name from sluicegate.toml or a path. Its kind is detected and shown. Spark
+    checkpoints are verified by file names and logs only.
     """
     session = Session.of(ctx)
     if watch:
@@ -80,7 +80,7 @@ def _all(found: list[TargetStatus]) -> Report:
         )
         for each in found
     ]
-    nothing = "No targets are named. Name them in sluicegate.toml, or give a path."
+    nothing = "No targets in sluicegate.toml. Add them there, or name a path."
     return Report(
         schema="sluicegate.status",
         document={"targets": [_fields(each) for each in found]},
@@ -100,5 +100,5 @@ def _fields(each: TargetStatus) -> dict[str, str | int | None]:
         "why": target.why if target else None,
         "last_batch": status.last_batch,
         "updated_at": units.utc(status.updated_ms / 1000) if status.updated_ms else None,
-        "standing": status.standing,
+        "summary": status.summary,
     }

@@ -23,11 +23,11 @@ from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("submit --app job.py --checkpoint /data/orders/checkpoint", "after checking the checkpoint"),
-    ("submit clicks --available-now", "the job of a gated stream, until all is read"),
-    ("submit orders --dry-run", "what would be run, and where every offset comes from"),
+    ("submit clicks --available-now", "the job of a gated stream; it ends when it has caught up"),
+    ("submit orders --dry-run", "the command that would run, and the origin of every offset"),
     (
         "submit --app job.py --offsets-store /data/offsets --consumer billing -- --day monday",
-        "from the positions of a consumer; the rest is for the application",
+        "from the positions of a consumer; words after -- go to the application",
     ),
 )
 
@@ -38,7 +38,7 @@ def run(
     ctx: typer.Context,
     target: Annotated[
         str | None,
-        typer.Argument(metavar="TARGET", help="stream, or name of a target with an app; or --app"),
+        typer.Argument(metavar="TARGET", help="a stream, or a target with an app; or use --app"),
     ] = None,
     arguments: Annotated[
         Words, typer.Argument(metavar="ARG", help="arguments of the application, after --")
@@ -47,69 +47,72 @@ def run(
         str | None, typer.Option("--app", metavar="FILE", help="application: job.py or job.jar")
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="DIR", help="checkpoint it uses, to be checked first")
+        str | None, typer.Option(metavar="DIR", help="its checkpoint, verified before the start")
     ] = None,
     offsets_store: Annotated[
         str | None, typer.Option(metavar="DIR", help="offset store that holds its positions")
     ] = None,
     consumer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="consumer; may be left out if only one")
+        str | None,
+        typer.Option(metavar="NAME", help="consumer of the store; optional if there is only one"),
     ] = None,
     allow_new_consumer: Annotated[
-        bool, typer.Option("--allow-new-consumer", help="even if it has no positions yet")
+        bool, typer.Option("--allow-new-consumer", help="allow a consumer without positions")
     ] = False,
     master: Annotated[str | None, typer.Option(metavar="URL", help="as in spark-submit")] = None,
     main_class: Annotated[
         str | None, typer.Option("--class", metavar="NAME", help="as in spark-submit")
     ] = None,
     conf: Annotated[
-        Words, typer.Option(metavar="K=V", help="Spark setting; secrets do not show in ps")
+        Words, typer.Option(metavar="K=V", help="Spark setting; secrets are hidden from ps")
     ] = None,
     py_files: Annotated[Words, typer.Option(metavar="FILES", help="as in spark-submit")] = None,
     jars: Annotated[Words, typer.Option(metavar="FILES", help="as in spark-submit")] = None,
     packages: Annotated[Words, typer.Option(metavar="NAMES", help="as in spark-submit")] = None,
     spark_submit: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="spark-submit to use; else $SPARK_HOME's, else pip's"),
+        typer.Option(metavar="FILE", help="spark-submit; default: from $SPARK_HOME, then pip"),
     ] = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="stream: end when all that is there is read")
+        bool, typer.Option("--available-now", help="gated streams only: end when caught up")
     ] = False,
     interval: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="stream: from one epoch to the next, such as 10s"),
+        typer.Option(metavar="TIME", help="gated streams only: time between epochs, such as 10s"),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="stream: take over from a job that runs")
+        bool, typer.Option("--force", help="gated streams only: take over from a running job")
     ] = False,
     skip_verify: Annotated[
-        bool, typer.Option("--skip-verify", help="even if the checkpoint or chain is not sound")
+        bool, typer.Option("--skip-verify", help="start even if the checkpoint or chain is damaged")
     ] = False,
     writer_gone: Annotated[
         bool,
-        typer.Option("--writer-gone", help="you know that the job that wrote last has ended"),
+        typer.Option("--writer-gone", help="confirm that the job that wrote last has ended"),
     ] = False,
-    log_dir: Annotated[Path, typer.Option(metavar="DIR", help="where the job's log goes")] = Path(),
+    log_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="directory for the log of the job")
+    ] = Path(),
     only_show: Annotated[
         bool, typer.Option("--dry-run", "-n", help="only show what would be run")
     ] = False,
 ) -> int:
-    """Start a Spark application from the right place, and stay with it until it ends.
+    """Start a Spark application at the right position, and watch it until it ends.
 
-    Of a gated stream it is Sluicegate's own job, or the stream's `app`: it claims the stream, so
-    that no other can commit, and goes on from the head of the chain. An interrupt or termination
-    signal lets it finish its epoch.
+    For gated streams, it runs Sluicegate's own job, or the stream's `app`: the job claims the
+    stream, so that no other job can commit, and continues from the head of the chain. After an
+    interrupt or termination signal it finishes its epoch.
 
-    Before: Java, spark-submit and the application are there; the checkpoint is sound, nothing
-    writes to it, and what the start will replay is said. While it runs: its output goes to
-    standard output, Spark's log to a file, its batches to standard error. An interrupt or
-    termination signal asks the application to end; a second one kills it. Exit code 20 if the
-    application fails, with the end of its log and the cause that is recognised in it.
+    Before the start, it checks that Java, spark-submit and the application exist, that the
+    checkpoint is intact and has no other writer, and shows what the start will replay. While the
+    job runs, its output goes to standard output, Spark's log to a file, its batches to standard
+    error. An interrupt or termination signal asks the application to end; a second one kills it.
+    Exit code 20 if the application fails, with the end of its log and the recognised cause.
 
     With `--offsets-store` the application gets the positions of a consumer: PySpark applications
     with `sluicegate.starting_offsets(spark)`, others in the setting
     `spark.sluicegate.startingOffsets`. `sluicegate.commit_offsets(spark)` in a PySpark application
-    commits every finished batch, and lets its progress be shown here.
+    commits every finished batch, and shows its progress here.
     """
     session = Session.of(ctx)
     stream = None if app else _stream(session, target)
@@ -118,7 +121,7 @@ def run(
     _refuse_without_stream(stream, job)
     request = Request(
         app=app or (stream.name if stream else _app_of(named)),
-        # With --app there is no target, so the first word is the application's, too.
+        # With --app there is no target, so the first word also belongs to the application.
         arguments=(*([target] if app and target is not None else []), *(arguments or ())),
         master=master,
         main_class=main_class,
@@ -194,7 +197,7 @@ def _start(session: Session, ready: Ready, log_dir: Path) -> int:
 
 
 def _stream(session: Session, target: str | None) -> NamedStream | None:
-    """The stream that is meant, also without a word if there is a default or only one."""
+    """The chosen stream; without a name, the default or only one."""
     streams = session.config.streams
     if target is None and not session.config.targets and len(streams) == 1:
         return next(iter(streams.values()))
@@ -203,7 +206,7 @@ def _stream(session: Session, target: str | None) -> NamedStream | None:
 
 def _refuse_without_stream(stream: NamedStream | None, job: Job) -> None:
     if stream is None and replace(job, skip_verify=False) != Job():
-        raise UsageError("--available-now, --interval and --force are for gated streams")
+        raise UsageError("--available-now, --interval and --force apply to gated streams only")
 
 
 def _named(session: Session, target: str | None) -> NamedTarget:
@@ -213,7 +216,7 @@ def _named(session: Session, target: str | None) -> NamedTarget:
     if found is None:
         known = ", ".join(name for name, each in session.config.targets.items() if each.app)
         raise NotFound(
-            f"there is no target {target!r} with an application; known: {known or 'none'}",
+            f"no target {target!r} with an application; known: {known or 'none'}",
             hint="name an application with --app; its arguments go after --",
         )
     return found
@@ -232,7 +235,7 @@ def _app_of(named: NamedTarget | None) -> str:
 def _place(
     session: Session, option: str | None, named: NamedTarget | None, role: str
 ) -> str | None:
-    """The place that an option names, by path or target; else what the target is."""
+    """The place that an option names, by path or target; else that of the target."""
     if option is not None:
         other = session.config.targets.get(option)
         return other.uri if other and other.role == role else option

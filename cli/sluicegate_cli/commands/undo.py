@@ -19,8 +19,8 @@ from sluicegate_cli.session import Session
 CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (
-    ("undo billing --dry-run", "what would taking back the newest change do?"),
-    ("undo /data/offsets --op billing@42", "a certain operation, as `history` names it"),
+    ("undo billing --dry-run", "what would reverting the newest change do?"),
+    ("undo /data/offsets --op billing@42", "one operation, by its id in `history`"),
 )
 
 
@@ -28,18 +28,19 @@ def run(
     ctx: typer.Context,
     target: TargetArgument = None,
     op: Annotated[
-        str | None, typer.Option("--op", metavar="ID", help="the operation; the newest change")
+        str | None,
+        typer.Option("--op", metavar="ID", help="id of the operation; default: the newest change"),
     ] = None,
     consumer: ConsumerOption = None,
     force: ForceOption = False,
     writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
 ) -> None:
-    """Take a change back, as a new change on top of what is there now.
+    """Revert a change, as a new change on top of the current state.
 
-    Without --op it is the newest change of an operator that is not undone yet; commits of the
-    consumer itself are undone only by name. Where a consumer's file is damaged, undo restores the
-    newest record of it that can be read.
+    Without --op, the newest change by an operator that is not undone yet is reverted; commits of
+    the consumer itself are undone only by id. If a consumer's file is damaged, undo restores its
+    newest readable record.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, consumer=consumer, writer_gone=writer_gone)

@@ -30,7 +30,7 @@ class Mode(Enum):
 
 
 class Sink:
-    """Where all output goes. Chooses the mode and the colour; survives a reader that leaves."""
+    """The destination of all output. Chooses mode and colour; survives a closed pipe."""
 
     def __init__(self, program: str, *, json: bool = False, no_color: bool = False) -> None:
         # Names from the file system need not be encodable in the terminal's character set.
@@ -59,10 +59,10 @@ class Sink:
         self._write(text)
 
     def watch(self, look: Callable[[], Report], every: float) -> None:
-        """Show a result again and again on a screen of its own, until Ctrl-C."""
+        """Refresh a result on a separate screen until Ctrl-C."""
         if self.mode is not Mode.TABLE:
             raise UsageError(
-                "only a terminal can be watched", hint="leave --watch out; ask again with --json"
+                "--watch needs a terminal", hint="without --watch, poll with --json instead"
             )
         self._write(_OWN_SCREEN)
         try:
@@ -73,17 +73,17 @@ class Sink:
                 self._write(_TOP + "".join(f"{line}{_REST}\n" for line in lines) + _BELOW)
                 time.sleep(every)
         except KeyboardInterrupt:
-            # That is how one leaves.
+            # Ctrl-C is the normal way to stop.
             return
         finally:
             self._write(_BACK)
 
     def note(self, text: str) -> None:
-        """Tell the operator something that is not a result."""
+        """Show the operator a message that is not a result."""
         write_error(printers.visible(text) + "\n")
 
     def error(self, error: SluicegateError) -> None:
-        """Say what happened, to what, and the next command to type."""
+        """Report an error: what happened, where, and the next command to type."""
         if self.mode is Mode.JSON:
             document = {
                 "error": type(error).__name__,
@@ -100,7 +100,7 @@ class Sink:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody to ask."""
+        """Whether the operator can be asked."""
         return self.mode is not Mode.JSON and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
     def ask(self, question: str) -> bool:
@@ -110,7 +110,7 @@ class Sink:
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int], None]]:
-        """A function to tell of work done, of how much; shown on a terminal, silent off it."""
+        """A function that reports work done and its total; shown on a terminal only."""
         if not _is_terminal(sys.stderr):
             yield lambda _done, _of: None
             return
@@ -121,24 +121,24 @@ class Sink:
         bar = Progress(console=Console(stderr=True, no_color=self._no_color), transient=True)
         task = bar.add_task(title, total=None)
 
-        def tell(done: int, of: int) -> None:
+        def update(done: int, of: int) -> None:
             bar.start()
             bar.update(task, completed=done, total=of)
 
         try:
-            yield tell
+            yield update
         finally:
             bar.stop()
 
     def close(self) -> None:
-        """Flush; a full disk behind stdout is an error, a reader that left is not."""
+        """Flush; a full disk behind stdout is an error, a closed pipe is not."""
         self._write("")
 
     def _write(self, text: str) -> None:
         try:
             _write_all(sys.stdout, text)
         except BrokenPipeError:
-            # `| head` has seen enough. The command goes on and gives its own exit code.
+            # `| head` has seen enough. The command continues and returns its own exit code.
             _discard(sys.stdout)
         except OSError as e:
             _discard(sys.stdout)
@@ -149,14 +149,14 @@ class Sink:
 
 
 def ensure_streams() -> None:
-    """Give the program standard streams even where its caller closed them."""
+    """Open the standard streams that the caller closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - as long as we live
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open until the end
 
 
 def _write_all(stream: TextIO, text: str) -> None:
-    """Write to the last byte: unbuffered streams would drop what a short write leaves over."""
+    """Write every byte: unbuffered streams drop the rest of a short write."""
     stream.flush()
     try:
         fd = stream.fileno()
@@ -173,17 +173,17 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def write_error(text: str) -> None:
-    """Write to standard error; that this fails is nothing that could be reported."""
+    """Write to standard error; a failure to do so cannot be reported."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError):
-        # Or Python would try once more at its end, and change the exit code.
+        # Otherwise Python tries again at exit, and changes the exit code.
         _discard(sys.stderr)
 
 
 def _discard(stream: TextIO) -> None:
-    """Let everything written to a broken stream from now on go nowhere."""
+    """Discard everything that is written to a broken stream from now on."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

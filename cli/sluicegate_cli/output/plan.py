@@ -1,4 +1,4 @@
-"""Plans on the screen: what is about to happen, or has happened."""
+"""Plans on the screen, before and after they are applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sluicegate.units import command
 def plan_view(
     plan: Plan, *, applied: bool = False, entry: Entry | None = None, undo: str | None = None
 ) -> Report:
-    """A plan; once it is applied, with the operation it became and the command that undoes it."""
+    """A plan; once it is applied, with its operation and the command that undoes it."""
     return Report(
         schema="sluicegate.plan",
         document=plan_document(plan)
@@ -27,7 +27,7 @@ def plan_view(
 def saved_lines(saved: SavedPlan) -> list[str]:
     """Where a plan was saved, and the command that applies it."""
     return [
-        f"Saved as {saved.place}, to be applied until {saved.expires}. Nothing was changed.",
+        f"Saved as {saved.place}, valid until {saved.expires}. Nothing was changed.",
         f"Apply it with: {command('apply', saved.place, '--expect', saved.digest)}",
     ]
 
@@ -64,17 +64,17 @@ def _tables(plan: Plan) -> list[Table]:
     columns = ("action", "place", *(("old", "new", "delta") if moves else ()), "detail")
     rows = [[_action_fields(action)[column] for column in columns] for action in plan.actions]
     where = f" in {plan.subject.uri}" if plan.subject else ""
-    told = [(text,) for text in plan.consequences] if rows else []
+    consequences = [(text,) for text in plan.consequences] if rows else []
     return [
         Table(columns, rows, title=f"{plan.title}{where}"),
-        Table(("consequence",), told, header=False),
+        Table(("consequence",), consequences, header=False),
         _choices(plan),
     ]
 
 
 def _choices(plan: Plan) -> Table:
-    rows = [(c.about, c.what, c.command, c.gives_up) for c in plan.choices]
-    return Table(("left to you", "choice", "next", "gives up"), rows)
+    rows = [(c.about, c.what, c.command, c.cost) for c in plan.choices]
+    return Table(("finding", "option", "command", "cost"), rows)
 
 
 def _action_fields(action: Action) -> dict[str, Cell]:

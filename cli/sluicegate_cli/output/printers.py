@@ -1,4 +1,4 @@
-"""One small printer per output mode; each gives the whole text of a view."""
+"""One small printer per output mode; each returns the complete text of a view."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def as_tables(view: Report, *, color: bool) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with everything that could move a cursor or hide itself written out."""
+    """The text with every control and invisible character escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def next_command(line: str, code: str) -> str:
-    """The command to type; where this release does not have it, the page that tells the mend."""
+    """The command to type; where this release lacks it, the page that describes the repair."""
     if not line or is_known(line):
         return line
-    return f"man sluicegate-checkpoint-verify  # {code}: what mends it, by hand"
+    return f"man sluicegate-checkpoint-verify  # {code}: how to repair it by hand"
 
 
 def finding_fields(finding: Finding) -> dict[str, str]:
@@ -126,29 +126,29 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def column_widths(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """How wide columns are to be where the whole table does not fit, so that no word is broken.
+    """Column widths for a table that does not fit, chosen so that no word is broken.
 
-    What is left over goes to those that need least. None: there is room for all of it, or not even
-    for the words, so that rich has to break them where it must.
+    Spare room goes to the columns that need least. None: the complete table fits, or not even its
+    longest words do, so that rich has to break them.
     """
     from rich.cells import cell_len
 
     columns = list(zip(*lines, strict=True))
-    whole = [max(cell_len(cell) for cell in column) for column in columns]
+    full = [max(cell_len(cell) for cell in column) for column in columns]
     widths = [max(map(cell_len, " ".join(column).split()), default=0) for column in columns]
     spare = room - _GUTTER * (len(columns) - 1) - sum(widths)
-    if spare < 0 or sum(whole) - sum(widths) <= spare:
+    if spare < 0 or sum(full) - sum(widths) <= spare:
         return None
-    waiting = sorted(range(len(columns)), key=lambda each: whole[each] - widths[each])
+    waiting = sorted(range(len(columns)), key=lambda each: full[each] - widths[each])
     for at, each in enumerate(waiting):
-        more = min(whole[each] - widths[each], spare // (len(waiting) - at))
+        more = min(full[each] - widths[each], spare // (len(waiting) - at))
         widths[each] += more
         spare -= more
     return widths
 
 
 def _print_findings(console: Console, found: list[Finding]) -> None:
-    """Each finding, but of one code only the first few: the rest would bury the other codes."""
+    """Each finding, but only the first few per code: the rest would bury the other codes."""
     for code, group in groupby(found, key=lambda finding: finding.code):
         alike = list(group)
         for finding in alike[:_ALIKE]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.errors import UsageError
 from sluicegate.report import Cell, Report, Table
+from sluicegate.units import counted
 from sluicegate_cli.inputs import shard_weights
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def weights_view(found: OwnedShards, option: str | None, limit: int) -> Report:
     ]
     hidden = len(order) - len(rows)
     totals = ", ".join(f"{_number(sum(c)):,} {name}" for name, c in columns)
-    more = [f"{hidden:,} lighter shards; see them with --limit {len(order)}"] if hidden else []
+    lighter = counted(hidden, "lighter shard")
+    more = [f"{lighter}; use --limit {len(order)} to list all"] if hidden else []
     return Report(
         schema="sluicegate.shards-weights",
         document={
@@ -104,15 +106,15 @@ def weights_view(found: OwnedShards, option: str | None, limit: int) -> Report:
             "weights": {name: [_number(w) for w in column] for name, column in columns},
         },
         tables=[Table(("shard", "node", *names), rows)],
-        lines=[f"All together: {totals}.", *more],
+        lines=[f"Total: {totals}.", *more],
     )
 
 
 def _measured(found: OwnedShards, option: str | None) -> list[tuple[str, list[float]]]:
     if option is None and not found.usual_measures:
         raise UsageError(
-            "an assignment file does not say what its shards weigh",
-            hint="name a file that does with --weights FILE",
+            "an assignment file has no weights",
+            hint="name a file of weights with --weights FILE",
         )
     columns = []
     for word in found.usual_measures if option is None else (option,):
@@ -127,7 +129,7 @@ def _number(weight: float) -> int | float:
 
 
 def _loads(found: OwnedShards, weights: Column | None, measure: str | None, *, bars: bool) -> Table:
-    """A row per node; with bars where there are eyes to see them."""
+    """A row per node; with bars on a terminal."""
     from sluicegate.shards.describe import amount, loads_of, percent
 
     loads = loads_of(found.assignment, weights)
@@ -156,4 +158,6 @@ def _so_far(counters: dict[str, int] | None) -> str | None:
 def _advice(found: OwnedShards, unowned: int) -> list[str]:
     if not found.assignment.nodes and (advice := found.advice()):
         return advice
-    return [f"{unowned:,} shards have no owner."] if unowned else []
+    if not unowned:
+        return []
+    return [f"{counted(unowned, 'shard')} without an owner."]

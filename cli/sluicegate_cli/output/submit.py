@@ -1,4 +1,4 @@
-"""What `submit` shows: the command it would run, a job that runs, and how it ended."""
+"""The output of `submit`: the command it would run, a running job, and how it ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ORIGIN = ("source", "offset", "comes from")
 
 
 def ready_view(ready: Ready) -> Report:
-    """What would be run, and where every offset comes from."""
+    """The command that would be run, and the origin of every offset."""
     return Report(
         schema=SCHEMA,
         document={
@@ -40,7 +40,7 @@ def ready_view(ready: Ready) -> Report:
         },
         tables=[
             Table(("field", "value"), _facts(ready), header=False),
-            Table(_ORIGIN, _origins(ready), title="Where it starts"),
+            Table(_ORIGIN, _origins(ready), title="Start positions"),
         ],
         # Again below the tables, where it is not folded and can be copied.
         lines=[ready.command.shown_line()],
@@ -69,7 +69,7 @@ def outcome_view(ready: Ready, outcome: Outcome) -> Report:
 
 
 def failure_lines(outcome: Outcome) -> list[str]:
-    """The end of a failed job's log, and what it means."""
+    """The end of a failed job's log, and the causes found in it."""
     lines = [f"last lines of {outcome.log}:", *(f"  {line}" for line in outcome.tail)]
     for cause in outcome.causes:
         lines += [
@@ -98,7 +98,7 @@ def _facts(ready: Ready) -> list[tuple[str, Cell]]:
         ("spark-submit", f"{command.spark_submit.path} ({command.spark_submit.why})"),
         ("Java", f"{ready.java.path} ({ready.java.major})"),
         ("checkpoint", str(ready.checkpoint.path) if ready.checkpoint else None),
-        ("standing", ready.checkpoint.describe() if ready.checkpoint else None),
+        ("status", ready.checkpoint.describe() if ready.checkpoint else None),
         ("store", ready.starting.store if ready.starting else None),
         ("consumer", ready.starting.consumer if ready.starting else None),
         ("in a private file", f"{private}{merged}" if private else None),
@@ -108,7 +108,7 @@ def _facts(ready: Ready) -> list[tuple[str, Cell]]:
 
 
 def _origins(ready: Ready) -> list[tuple[str, str | int, str]]:
-    """Every offset, and whose word it is; a checkpoint's is heard before a store's."""
+    """Every offset with its origin; a checkpoint takes precedence over a store."""
     state = ready.checkpoint
     if state and state.offsets:
         return [(o.source, offset_text(o), f"offsets/{state.last_batch}") for o in state.offsets]
@@ -170,19 +170,19 @@ _CLEAR = "\r\x1b[2K"
 
 
 class Display(Watch, Protocol):
-    """A `Watch` that leaves the screen tidy."""
+    """A `Watch` that cleans up the screen at the end."""
 
     def close(self) -> None:
         """The job has ended."""
 
 
 def display(sink: Sink, consumer: str | None) -> Display:
-    """The way to show a job here; `consumer` is the one whose positions it was started from."""
+    """The display of a job on this terminal; the job was started from positions of `consumer`."""
     return _Live(sink, consumer) if sys.stderr.isatty() else _Lines(sink, consumer)
 
 
 class _Notes:
-    """What is said of a job once, in every mode."""
+    """Notes about a job that every mode shows once."""
 
     def __init__(self, sink: Sink, consumer: str | None) -> None:
         self._sink = sink
@@ -196,14 +196,14 @@ class _Notes:
         if kills:
             self._note("killing the job")
         else:
-            self._note("asked the job to end and waiting for it; once more kills it")
+            self._note("asked the job to end and waiting for it; a second signal kills it")
 
     def progressed(self, progress: Progress) -> None:
         if self._consumer and progress.committed not in (None, self._consumer):
             self._note(
                 f"query {progress.query} commits to consumer {progress.committed}, but the job was "
-                f"started from {self._consumer}: call the query {self._consumer}, or the next "
-                "start reads all of this again"
+                f"started from {self._consumer}: name the query {self._consumer}, or the next "
+                "start reads these events again"
             )
             self._consumer = None
 
@@ -212,7 +212,7 @@ class _Notes:
 
 
 class _Live(_Notes):
-    """One line: where the job is, how fast, and when it was last heard of."""
+    """One line: the position of the job, its rate, and the age of its last report."""
 
     def __init__(self, sink: Sink, consumer: str | None) -> None:
         super().__init__(sink, consumer)
@@ -249,7 +249,7 @@ class _Live(_Notes):
 
 
 def _counts(progress: Progress) -> str:
-    """What became of an epoch's events, in a few words."""
+    """The counts of an epoch's events, as text."""
     if progress.counts is None:
         return ""
     shown = {name: progress.counts.get(name, 0) for name in ("duplicates", "rejected", "lag")}
@@ -257,7 +257,7 @@ def _counts(progress: Progress) -> str:
 
 
 class _Lines(_Notes):
-    """A line of JSON per batch, but of each query at most one a second, and always the last."""
+    """A line of JSON per batch; at most one per second and query, and always the last."""
 
     def __init__(self, sink: Sink, consumer: str | None) -> None:
         super().__init__(sink, consumer)

@@ -1,1 +1,1 @@
-"""Files of earlier layouts, which are read and brought over."""
+"""Files of earlier formats, which can be read and imported."""

@@ -1,4 +1,4 @@
-"""Checkpoint files of the reference design (v1) as targets: one file, which is only read."""
+"""Legacy checkpoint files (format v1) as targets: one file, which is only read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sluicegate.target import QUICK, Candidate, Reading, Target, TargetKind
 
 
 class V1File(Target):
-    """A v1 checkpoint."""
+    """A legacy checkpoint file."""
 
     kind: ClassVar = TargetKind.V1_CHECKPOINT
 
@@ -38,15 +38,15 @@ class V1File(Target):
             schema="sluicegate.verify",
             document={"checkpoint": self.uri, "read_data": True, "intact": True},
             findings=[],
-            lines=[f"{self.uri}: sound."],
+            lines=[f"{self.uri}: intact."],
         )
 
 
 def _report(uri: str, checkpoint: V1Checkpoint) -> Report:
-    """A v1 checkpoint file."""
+    """The content of a legacy checkpoint file."""
     facts: list[tuple[str, str | int | None]] = [
         ("file", uri),
-        ("format", "v1 checkpoint of the reference design"),
+        ("format", "legacy checkpoint (v1)"),
         ("last sequence included", checkpoint.sequence),
         (
             "watermark",

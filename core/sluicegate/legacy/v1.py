@@ -1,4 +1,4 @@
-"""The v1 checkpoint file of the reference design: little-endian, without magic or checksum.
+"""The legacy checkpoint file, format v1: little-endian, without magic or checksum.
 
      0  8  sequence       u64
      8  8  watermark_ns   u64
@@ -6,8 +6,8 @@
     24  4  operators      u32, then per operator: u32 length, UTF-8 name, u32 length, state
      …  4  sources        u32, then per source:   u32 length, UTF-8 name, u64 offset
 
-Having no checksum, a damaged file may still decode; what can be noticed is: every truncation,
-trailing bytes, names that are not UTF-8 and names that occur twice.
+Without a checksum, a damaged file may still decode. Decoding detects every truncation, trailing
+bytes, names that are not UTF-8 and names that occur twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class V1Checkpoint:
 
 def read(place: str) -> tuple[V1Checkpoint, bytes]:
     """The checkpoint in a file, and the file itself."""
-    # Resolved first: the operator named the file, so a link to it is meant to be followed.
+    # Resolved first: the operator named the file, so a symbolic link to it is followed.
     path = local_root(place).resolve()
     data = open_storage(str(path.parent), read_only=True).get(path.name, limit=_MAX_BYTES)
     return decode(data, place), data

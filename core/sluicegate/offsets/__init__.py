@@ -1,4 +1,4 @@
-"""Offset stores: where consumers that keep their own position keep it."""
+"""Offset stores, for consumers that manage their own positions."""
 
 from sluicegate.offsets.hooks import (
     CollectingHook,

@@ -1,8 +1,8 @@
-"""What happens after a commit: hooks that hear of it and can do nothing to it.
+"""Commit hooks: functions that are called after a commit and cannot affect it.
 
 Hooks run after the commit is durable and its lock is free, so the hooks of two commits may overlap;
-the sequence tells their order. A hook that fails neither undoes the commit nor keeps the others
-from running: its failure is reported beside the successful commit.
+the sequence shows their order. A hook that fails neither undoes the commit nor prevents the other
+hooks: its failure is reported with the successful commit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INFO = 20
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """One commit: what it set and removed, and what those positions were before."""
+    """One commit: the positions it set and removed, and their previous values."""
 
     consumer: str
     sequence: int
@@ -56,7 +56,7 @@ class CommitInfo:
 
 
 class CommitHook(Protocol):
-    """Something that hears of commits. It should not take long."""
+    """A function that is called after commits. It should be fast."""
 
     def __call__(self, info: CommitInfo, /) -> None:
         """Called once a commit is durable."""
@@ -81,7 +81,7 @@ class HookedOffsetStore(OffsetStore):
 
 
 def run_hooks(hooks: Iterable[CommitHook], commit: Commit) -> tuple[HookFailure, ...]:
-    """Tell every hook of a commit; gives those that failed."""
+    """Call every hook with a commit; returns those that failed."""
     if commit.record is None or commit.record is commit.previous:
         return ()
     info = _info(commit.record, commit)
@@ -90,9 +90,9 @@ def run_hooks(hooks: Iterable[CommitHook], commit: Commit) -> tuple[HookFailure,
     for hook in hooks:
         try:
             hook(info)
-        except Exception as e:  # noqa: BLE001 - whatever a hook does, the commit stands
-            failures.append(HookFailure(_name(hook), _told(e)))
-        except BaseException as e:  # noqa: BLE001 - Ctrl-C waits until all have heard
+        except Exception as e:  # noqa: BLE001 - a failed hook does not affect the commit
+            failures.append(HookFailure(_name(hook), _described(e)))
+        except BaseException as e:  # noqa: BLE001 - Ctrl-C waits until all hooks were called
             stop = stop or e
     if stop is not None:
         raise stop
@@ -103,7 +103,7 @@ class LoggingHook:
     """Writes a line to Python's logging for every commit."""
 
     def __init__(self, logger: logging.Logger | None = None, level: int = _INFO) -> None:
-        # Imported here: only who logs needs it, and it costs start-up time.
+        # Imported here: only this hook needs it, and it costs start-up time.
         import logging
 
         self._logger = logger or logging.getLogger("sluicegate.offsets")
@@ -131,7 +131,7 @@ class JsonLinesHook:
 
 
 class CollectingHook:
-    """Keeps what it hears, for tests."""
+    """Collects the commits, for tests."""
 
     def __init__(self) -> None:
         self.commits: list[CommitInfo] = []
@@ -156,8 +156,8 @@ def _info(record: Record, commit: Commit) -> CommitInfo:
     )
 
 
-def _told(error: Exception) -> str:
-    # Not str(): a hook's error may fail at that, too.
+def _described(error: Exception) -> str:
+    # Not str(): that may fail for a hook's error, too.
     from traceback import format_exception_only
 
     return format_exception_only(error)[-1].strip()

@@ -1,4 +1,4 @@
-"""The journal of an offset store: its kept records are its history, and what undo goes back to."""
+"""The journal of an offset store: its kept records are its history, and undo restores them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StoreJournal(Journal[StoreOperation]):
     def history(self) -> list[Entry]:
         kept = self._store.kept_records()
         entries = [e for name in self._consumers() for e in self._entries(name, kept.get(name, []))]
-        # Stable: of equal times each consumer's newest stays first. Damage comes before all.
+        # Stable: with equal times each consumer's newest stays first. Damage comes before all.
         return sorted(entries, key=lambda entry: entry.at or math.inf, reverse=True)
 
     def operation(self, work: Mapping[str, Any]) -> StoreOperation:
@@ -69,7 +69,7 @@ class StoreJournal(Journal[StoreOperation]):
         return super().plan_undo(operation, force=force)
 
     def undoable(self, operation: str | None) -> Entry:
-        """By its record alone: the history of all consumers may be long."""
+        """Checked by its record alone: the history of all consumers may be long."""
         if operation is None:
             return self._newest_change()
         consumer, _, number = operation.rpartition("@")
@@ -98,11 +98,11 @@ class StoreJournal(Journal[StoreOperation]):
             return None
         return (
             f"consumer {operation.consumer} was last used by {last.by}, at {units.utc(last.at)}; "
-            "whether that still runs cannot be seen from here"
+            "it is unknown whether that process still runs"
         )
 
     def settle(self, entry: Entry) -> None:
-        # Who only looks promises nothing.
+        # A read-only store cannot make anything durable.
         if not self._store.storage.read_only:
             self._store.update(entry.id.rpartition("@")[0], lambda _: None)
 
@@ -119,14 +119,14 @@ class StoreJournal(Journal[StoreOperation]):
         return _entry(commit.record, _undo_state(commit.record, {}, {}))
 
     def _refuse_living(self, consumer: str) -> Record | None:
-        """Refuse to change what a living process on this host committed last; gives that commit."""
+        """Refuse if the last commit is by a running process on this host; returns that commit."""
         records = (r for r in self._store.records(consumer) if isinstance(r, Record))
         last = next((record for record in records if record.kind == COMMIT), None)
         if last and last.by.is_another_living_process():
             raise Locked(
                 f"consumer {consumer} is in use: its last commit, {last.id} at "
                 f"{units.utc(last.at)}, was made by {last.by}, and {last.by.process_state()}",
-                hint="stop it first; or, if that process no longer uses this consumer, plan the "
+                hint="stop that process first; or, if it no longer uses this consumer, plan the "
                 "change with --force",
             )
         return last
@@ -141,23 +141,23 @@ class StoreJournal(Journal[StoreOperation]):
                 )
             return entry
         raise NothingToUndo(
-            f"no operator has changed {self.uri}, or all changes are undone",
+            f"{self.uri} has no changes by operators, or all of them are undone",
             hint=f"undo a commit with --op; see: {units.command('history', self.uri)}",
         )
 
     def _before(self, consumer: str, number: int) -> dict[Partition, int | None]:
         """The positions that an operation touched, as they were before it."""
         records = self._store.records(consumer)
-        sound = {r.sequence: r for r in records if isinstance(r, Record)}
-        record = sound.get(number)
+        readable = {r.sequence: r for r in records if isinstance(r, Record)}
+        record = readable.get(number)
         if record is None:
             raise self.nothing_to_undo(f"{consumer}@{number} is not kept, or cannot be read")
-        undo = _undo_state(record, sound, _undone(sound))
+        undo = _undo_state(record, readable, _undone(readable))
         if undo != "yes":
             raise self.nothing_to_undo(f"{record.id} cannot be undone: {undo}")
         if record.change and record.change.before is not None:
             return {(topic, partition): old for topic, partition, old in record.change.before}
-        older = sound[number - 1].positions if number > 1 else Positions({})
+        older = readable[number - 1].positions if number > 1 else Positions({})
         touched = {(p.topic, p.partition) for p in (*older, *record.positions)}
         return {
             each: older.get(*each)
@@ -166,12 +166,12 @@ class StoreJournal(Journal[StoreOperation]):
         }
 
     def _entries(self, consumer: str, kept: list[Kept]) -> list[Entry]:
-        """Newest first; what cannot be read is an entry, too."""
+        """Newest first; a record that cannot be read is an entry, too."""
         records = self._store.records(consumer, kept)
-        sound = {r.sequence: r for r in records if isinstance(r, Record)}
-        undone = _undone(sound)
+        readable = {r.sequence: r for r in records if isinstance(r, Record)}
+        undone = _undone(readable)
         return [
-            _entry(each, _undo_state(each, sound, undone))
+            _entry(each, _undo_state(each, readable, undone))
             if isinstance(each, Record)
             else Entry(consumer, 0.0, "damaged", "-", each.message, undo="no: it cannot be read")
             for each in records
@@ -193,30 +193,30 @@ class StoreJournal(Journal[StoreOperation]):
         consumers = self._consumers()
         damaged = [name for name in consumers if is_damaged(self._store, name)]
         if not damaged and len(consumers) == 1:
-            # What cannot be read for another reason must not pass for "nothing to undo".
+            # A file that cannot be read for another reason must not look like "nothing to undo".
             self._store.newest(consumers[0])
         if damaged and len(consumers) > 1:
             raise StoreDamaged(
                 f"the file of consumer {damaged[0]} is damaged",
-                hint=f"restore it with --consumer {quote(damaged[0])}, or name what to undo with "
+                hint=f"restore it with --consumer {quote(damaged[0])}, or name an operation with "
                 "--op",
                 place=self.uri,
             )
         return damaged[0] if damaged else None
 
 
-def _undone(sound: Mapping[int, Record]) -> dict[str, str]:
-    records = [sound[number] for number in sorted(sound)]
+def _undone(readable: Mapping[int, Record]) -> dict[str, str]:
+    records = [readable[number] for number in sorted(readable)]
     return undone_by([(r.id, r.change.undoes if r.change else None) for r in records])
 
 
-def _undo_state(record: Record, sound: Mapping[int, Record], undone: Mapping[str, str]) -> str:
+def _undo_state(record: Record, readable: Mapping[int, Record], undone: Mapping[str, str]) -> str:
     if record.id in undone:
         return f"undone by {undone[record.id]}"
     if record.change:
         known = record.change.before is not None
-        return "yes" if known else "no: what was there before could not be read"
-    if record.sequence > 1 and record.sequence - 1 not in sound:
+        return "yes" if known else "no: the record before it could not be read"
+    if record.sequence > 1 and record.sequence - 1 not in readable:
         return "no: the record before it is no longer kept"
     return "yes"
 
@@ -228,7 +228,7 @@ def _entry(record: Record, undo: str) -> Entry:
         at=record.at,
         kind=record.kind,
         by=str(record.by),
-        summary=change.summary if change else f"{len(record.positions)} positions",
+        summary=change.summary if change else units.counted(len(record.positions), "position"),
         reason=change.reason if change else None,
         undoes=change.undoes if change else None,
         undo=undo,

@@ -1,7 +1,7 @@
-"""The reference design's layout: a directory of `topic-<t>-consumer-<c>.offset` files.
+"""Legacy offset files: a directory of `topic-<t>-consumer-<c>.offset` files.
 
 Each holds one offset as decimal text. The topic's number becomes the topic's name, the consumer's
-number the partition; the directory's name was the consumer's.
+number the partition; the directory was named after the consumer.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from sluicegate.positions import Position, Positions, PositionsInvalid
 from sluicegate.storage import Storage, local_root, open_storage
 from sluicegate.units import command
 
-# The whole name: `topic-1-consumer-2-backup.offset` is somebody's copy, not a position.
+# The complete name: `topic-1-consumer-2-backup.offset` is a copy, not a position.
 FILE_NAME = re.compile(r"topic-(0|[1-9][0-9]*)-consumer-(0|[1-9][0-9]*)\.offset", re.ASCII)
 _TEXT = re.compile(rb"\s*([0-9]{1,20})\s*")
 _MAX_TOPIC = 2**32 - 1
 _MAX_BYTES = 4096
 
 
-def is_reference(storage: Storage) -> bool:
-    """Whether a directory is in this layout, and not a store of our own."""
+def is_legacy(storage: Storage) -> bool:
+    """Whether a directory holds legacy offset files, and is not a store of our own."""
     names = [entry.name for entry in storage.list()]
     return MARKER.name not in names and any(FILE_NAME.fullmatch(name) for name in names)
 
 
-def refuse_reference(storage: Storage) -> None:
-    """Refuse to change a directory in this layout, or to ask for its history."""
-    if is_reference(storage):
+def refuse_legacy(storage: Storage) -> None:
+    """Refuse to change legacy offset files, or to list their history."""
+    if is_legacy(storage):
         raise UnsupportedFormat(
-            f"{storage.uri} is in the reference layout, which is only read",
-            hint="make a store with: sluicegate init --store STORE; then: "
+            f"{storage.uri} holds legacy offset files, which Sluicegate does not change",
+            hint="create a store with: sluicegate init --store STORE; then: "
             + command("offsets", "import", "STORE", storage.uri, "--consumer", "NAME"),
             place=storage.uri,
         )
@@ -57,13 +57,13 @@ def read(storage: Storage) -> Positions:
 
 
 def files(positions: Positions) -> dict[str, bytes]:
-    """The files of the layout for positions, by name."""
+    """The legacy offset files of positions, by name."""
     made = {}
     for each in positions:
         number = each.topic
         if not re.fullmatch(r"0|[1-9][0-9]{0,9}", number, re.ASCII) or int(number) > _MAX_TOPIC:
             raise UnsupportedFormat(
-                f"topic {each.topic!r} is not a number up to 2^32-1, which this layout needs",
+                f"topic {each.topic!r} is not a number up to 2^32-1, as legacy offset files need",
                 hint="export as spark, csv or rpk instead",
             )
         made[f"topic-{number}-consumer-{each.partition}.offset"] = f"{each.offset}\n".encode()
@@ -71,7 +71,7 @@ def files(positions: Positions) -> dict[str, bytes]:
 
 
 def plan_write(uri: str, positions: Positions) -> Plan:
-    """What writing the layout into a directory makes; other contents there are refused."""
+    """The plan to write legacy offset files; a directory with other positions is refused."""
     root = local_root(uri)
     wanted = files(positions)
     actions = [
@@ -83,7 +83,7 @@ def plan_write(uri: str, positions: Positions) -> Plan:
 
 
 def write(uri: str, positions: Positions) -> None:
-    """Write the files of the layout into a directory, which is made if it is missing."""
+    """Write legacy offset files into a directory, which is created if it is missing."""
     wanted = files(positions)
     storage = open_storage(uri, create=True)
     _refuse_others(storage, wanted)
@@ -92,13 +92,13 @@ def write(uri: str, positions: Positions) -> None:
 
 
 def _refuse_others(storage: Storage, wanted: Mapping[str, bytes]) -> None:
-    """Positions that are there and differ must not be mixed with these."""
+    """Refuse a directory with other positions: they must not be mixed with these."""
     for entry in storage.list():
         known = FILE_NAME.fullmatch(entry.name)
         if known and storage.get(entry.name, limit=_MAX_BYTES) != wanted.get(entry.name):
             place = f"{storage.uri}/{entry.name}"
             raise SluicegateError(
-                f"{place} is there and says something else; nothing was written",
+                f"{place} already exists with another offset; nothing was written",
                 hint="write into a new directory",
                 place=place,
             )
@@ -110,7 +110,7 @@ def _checked(position: Position, place: str) -> Position:
     except PositionsInvalid as e:
         raise UnsupportedFormat(
             f"{place}: {e.message}",
-            hint="this position cannot be kept; move its file away and import the rest",
+            hint="this position cannot be imported; move its file away and import the rest",
             place=place,
         ) from e
     return position

@@ -24,7 +24,7 @@ from sluicegate.target import Status
 
 
 class StoreMaintenance:
-    """The steps of one store; one in the reference layout is only read."""
+    """The steps of one store; legacy offset files are only read."""
 
     def __init__(self, storage: Storage, options: RunOptions, name: str | None = None) -> None:
         self._storage = storage
@@ -33,10 +33,11 @@ class StoreMaintenance:
         self.steps = Steps(storage.uri, options)
 
     def run(self) -> Steps:
-        """All of them."""
+        """Run all steps."""
         steps = self.steps
-        if legacy.is_reference(self._storage):
-            steps.look("verify", lambda: f"{len(legacy.read(self._storage)):,} positions")
+        if legacy.is_legacy(self._storage):
+            read = legacy.read
+            steps.look("verify", lambda: units.counted(len(read(self._storage)), "position"))
             return steps
         steps.look("verify", self._verify)
         steps.change("prune versions", self._prune)
@@ -47,7 +48,8 @@ class StoreMaintenance:
         found = verify.look_at(LockFileOffsetStore(self._storage))
         self.steps.findings += found.findings
         count = sum(len(record.positions) for record in found.records)
-        return f"{len(found.records):,} consumers, {count:,} positions"
+        consumers = units.counted(len(found.records), "consumer")
+        return f"{consumers}, {units.counted(count, 'position')}"
 
     def _prune(self) -> PlannedStep | None:
         store = LockFileOffsetStore(self._storage)
@@ -58,11 +60,11 @@ class StoreMaintenance:
             return None
         old = f"older than {units.duration(keep)}"
         actions = tuple(
-            Action("give up", f"records of {each.consumer}", f"{len(each.names):,}, {old}")
+            Action("remove", f"records of {each.consumer}", f"{len(each.names):,}, {old}")
             for each in found
         )
-        told = ("What these records say can no longer be gone back to.",)
-        plan = Plan("Give up old records", actions, told, subject=self._subject())
+        consequences = ("These records can no longer be restored.",)
+        plan = Plan("Remove old records", actions, consequences, subject=self._subject())
         return PlannedStep.by(plan, lambda: prune_records(store, before))
 
     def _subject(self) -> Subject:
@@ -71,19 +73,19 @@ class StoreMaintenance:
 
 
 def status(storage: Storage) -> Status:
-    """How many consumers and positions there are, and what is damaged."""
-    if legacy.is_reference(storage):
-        return Status(standing=f"reference layout, positions: {len(legacy.read(storage))}")
+    """The number of consumers and positions, and the damaged files."""
+    if legacy.is_legacy(storage):
+        return Status(summary=f"legacy offset files, positions: {len(legacy.read(storage))}")
     look = verify.look_at(LockFileOffsetStore(storage))
     count = sum(len(record.positions) for record in look.records)
-    standing = f"consumers: {len(look.records)}, positions: {count}"
+    summary = f"consumers: {len(look.records)}, positions: {count}"
     newest = round(look.newest_at * 1000) if look.newest_at else None
-    return Status(None, newest, standing, tuple(look.findings))
+    return Status(None, newest, summary, tuple(look.findings))
 
 
 def metrics(name: str, storage: Storage) -> Iterator[Sample]:
-    """What is measured of a store."""
-    if legacy.is_reference(storage):
+    """The metrics of a store."""
+    if legacy.is_legacy(storage):
         return
     found = verify.look_at(LockFileOffsetStore(storage))
     if found.newest_at is not None:

@@ -1,4 +1,4 @@
-"""An offset store that is forgotten with its process: for tests, and for what needs no memory."""
+"""An offset store in memory, lost when its process ends: for tests and throw-away consumers."""
 
 from __future__ import annotations
 

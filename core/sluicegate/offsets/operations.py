@@ -1,12 +1,12 @@
-"""What an operator can do to the consumers of an offset store.
+"""The operations on the consumers of an offset store.
 
-Reset, import, delete and undo all set and remove positions; they differ in where the numbers come
-from. A plan depends on the positions it touches and on nothing else, so that it still applies while
-other partitions move on; its texts therefore say nothing that changes by itself.
+Reset, import, delete and undo all set and remove positions; they differ in the origin of the
+offsets. A plan depends only on the positions it touches, so that it stays valid while other
+partitions move on; its texts therefore contain nothing that changes by itself.
 
-Commits keep ten records, and changes a hundred, however old they are. Here those go that are older
-than a time; of every consumer the newest two records stay, so that a damaged file can be restored
-and the last commit undone.
+A store keeps ten records of commits and a hundred of changes, whatever their age. Pruning removes
+those that are older than a time, but keeps the newest two records of every consumer, so that a
+damaged file can be restored and the last commit undone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sluicegate.reset import (
     ResetSpec,
     Scope,
     check_scope,
-    moves_told,
+    moves_text,
     moving,
     plan_reset,
 )
@@ -49,7 +49,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an operation does, means, and depends on. No actions: nothing to do."""
+    """The actions, consequences and preconditions of an operation. No actions: nothing to do."""
 
     actions: tuple[Action, ...]
     consequences: tuple[str, ...]
@@ -58,9 +58,9 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOperation(ABC):
-    """A change of one consumer; `note` is in the operator's words (`to-offset 12`).
+    """A change of one consumer; `note` is what the operator asked for (`to-offset 12`).
 
-    Which of these fields mean something depends on the operation; a plan holds all of them.
+    Which of these fields are used depends on the operation; a plan holds all of them.
     """
 
     name: ClassVar[str]
@@ -76,13 +76,13 @@ class StoreOperation(ABC):
 
     @abstractmethod
     def plan(self, store: LockFileOffsetStore) -> Parts:
-        """What it means for the consumer as it is now."""
+        """The plan for the current state of the consumer."""
 
     @abstractmethod
     def apply(
         self, store: LockFileOffsetStore, approval: Approval, check: Callable[[Parts], None]
     ) -> Commit:
-        """Do it, under the consumer's lock, if `check` accepts what it means then."""
+        """Apply it, under the consumer's lock, if `check` accepts the plan made then."""
 
     def to_work(self) -> dict[str, Any]:
         """As plain values, for a plan."""
@@ -99,7 +99,7 @@ class StoreOperation(ABC):
 
 
 class Moving(StoreOperation):
-    """Sets and removes positions; how the numbers were found differs."""
+    """Sets and removes positions; subclasses differ in the origin of the offsets."""
 
     def plan(self, store: LockFileOffsetStore) -> Parts:
         return self._parts(store.newest(self.consumer))
@@ -114,25 +114,25 @@ class Moving(StoreOperation):
         return store.update(self.consumer, decide)
 
     def _parts(self, record: Record | None) -> Parts:
-        actions, told = self._actions(record), []
+        actions, lines = self._actions(record), []
         if actions:
-            told = [f"Asked for: {self.note}."] if self.note else []
-            told += consequences(actions)
+            lines = [f"Asked for: {self.note}."] if self.note else []
+            lines += consequences(actions)
         if actions and self.undoes:
-            told.append(
-                f"What was committed to these partitions since {self.undoes} is overwritten; it "
-                "stays in the history."
+            lines.append(
+                f"Commits to these partitions since {self.undoes} are overwritten; they stay in "
+                "the history."
             )
         if actions and self.force:
-            told.append(
+            lines.append(
                 "Forced: a consumer that still runs overwrites this with its next commit, unless "
-                "it loads its position before."
+                "it loads its position first."
             )
         needs = tuple(
             Precondition(f"{topic}[{partition}] of consumer {self.consumer}", offset)
             for topic, partition, offset in self._before(record)
         )
-        return Parts(actions, tuple(told), needs)
+        return Parts(actions, tuple(lines), needs)
 
     def _before(self, record: Record | None) -> tuple[tuple[str, int, int | None], ...]:
         """The positions it touches, as they are now."""
@@ -161,7 +161,7 @@ class Moving(StoreOperation):
 
 
 class Reset(Moving):
-    """Move positions that are there."""
+    """Move existing positions."""
 
     name: ClassVar = "reset"
     title: ClassVar = "Reset"
@@ -170,7 +170,7 @@ class Reset(Moving):
     def to(
         cls, store: LockFileOffsetStore, consumer: str, spec: ResetSpec, *, force: bool = False
     ) -> Reset:
-        """As a scenario says; where they were at a time is known from kept commits."""
+        """To the positions of a scenario; positions at past times come from kept commits."""
         positions = _positions(store, consumer)
         known = Known(past=_points(store, consumer), past_from="commit kept")
         moves = plan_reset(positions, known, spec)
@@ -181,7 +181,7 @@ class Reset(Moving):
 
 
 class Import(Moving):
-    """Set positions from elsewhere."""
+    """Set positions from another place."""
 
     name: ClassVar = "import"
     title: ClassVar = "Import positions of"
@@ -196,15 +196,15 @@ class Import(Moving):
         replace: bool = False,
         force: bool = False,
     ) -> Import:
-        """With `replace`, what is not among them goes away."""
+        """With `replace`, all other positions are removed."""
         record = store.load(consumer)
-        there = {(p.topic, p.partition) for p in record.positions} if record else set()
-        surplus = there - {(p.topic, p.partition) for p in positions} if replace else set()
+        present = {(p.topic, p.partition) for p in record.positions} if record else set()
+        surplus = present - {(p.topic, p.partition) for p in positions} if replace else set()
         return cls(consumer=consumer, put=positions, remove=frozenset(surplus), force=force)
 
 
 class Delete(Moving):
-    """Forget positions."""
+    """Delete positions."""
 
     name: ClassVar = "delete"
     title: ClassVar = "Delete positions of"
@@ -213,7 +213,7 @@ class Delete(Moving):
     def of(
         cls, store: LockFileOffsetStore, consumer: str, scope: Scope, *, force: bool = False
     ) -> Delete:
-        """Those in scope; of a consumer that has none there is nothing to forget."""
+        """The positions in scope; nothing to do for a consumer without positions."""
         record = store.load(consumer)
         positions = record.positions if record else Positions({})
         if record:
@@ -223,14 +223,14 @@ class Delete(Moving):
 
 
 class Undo(Moving):
-    """Bring back positions as they were before an operation."""
+    """Restore the positions from before an operation."""
 
     name: ClassVar = "undo"
     title: ClassVar = "Undo a change of"
 
 
 class Restore(StoreOperation):
-    """Put a kept record, `version`, in the place of a damaged file."""
+    """Replace a damaged file by a kept record, `version`."""
 
     name: ClassVar = RESTORE
     title: ClassVar = "Restore the damaged file of"
@@ -255,24 +255,23 @@ class Restore(StoreOperation):
     def plan(self, store: LockFileOffsetStore) -> Parts:
         consumer = self.consumer
         if not is_damaged(store, consumer) or self != Restore.newest(store, consumer):
-            raise Drifted(f"the file of consumer {consumer} is not damaged, or no longer as it was")
+            raise Drifted(f"the file of consumer {consumer} is not damaged, or has changed")
         found = store.storage.stat(f"{consumer}.offsets")
         state = f"{found.size} bytes of {found.modified_ns}" if found else None
         record = store.read_kept(consumer, self._kept(store))
         what = f"record {record.sequence} of {units.utc(record.at)}"
-        actions = [
-            Action("restore", f"{consumer}.offsets", f"{what}, {len(record.positions)} positions")
-        ]
+        count = units.counted(len(record.positions), "position")
+        actions = [Action("restore", f"{consumer}.offsets", f"{what}, {count}")]
         if found:
             aside = f"{consumer}.TIME.damaged"
-            actions.insert(0, Action("keep", aside, "what is there now, under a second name"))
-        told = (
-            f"Record {record.sequence} is the newest that can be read. What the consumer committed "
-            "after it, if anything, it reads again. "
-            "This cannot be undone: what was there cannot be read."
+            actions.insert(0, Action("keep", aside, "the damaged file, under a second name"))
+        consequence = (
+            f"Record {record.sequence} is the newest that can be read. If the consumer committed "
+            "after it, it reads those events again. "
+            "This cannot be undone: the damaged file cannot be read."
         )
         needs = (Precondition(f"the file of consumer {consumer}", state),)
-        return Parts(tuple(actions), (told,), needs)
+        return Parts(tuple(actions), (consequence,), needs)
 
     def apply(
         self, store: LockFileOffsetStore, approval: Approval, check: Callable[[Parts], None]
@@ -344,47 +343,47 @@ def is_damaged(store: LockFileOffsetStore, consumer: str) -> bool:
     except StoreDamaged:
         return True
     except SluicegateError:
-        # Not readable for another reason (permission, a newer format) is not damage.
+        # Unreadable for another reason (permission, a newer format) is not damage.
         return False
     return False
 
 
 def consequences(actions: tuple[Action, ...]) -> list[str]:
-    """What moving positions means to whoever reads the consumer's output."""
+    """The consequences of moving positions for the consumer and its output."""
     back = [a for a in actions if a.delta is not None and a.delta < 0]
     on = [a for a in actions if a.delta is not None and a.delta > 0]
     forgotten = [a for a in actions if a.new is None]
     fresh = [a for a in actions if a.old is None]
-    told = []
+    lines = []
     if back:
         count = -sum(a.delta or 0 for a in back)
-        told.append(
+        lines.append(
             f"Re-reads {units.events(count)} of {_places(back)}. Their effects happen again "
-            "unless the consumer recognises what it has seen."
+            "unless the consumer recognises events it has seen."
         )
     if on:
         count = sum(a.delta or 0 for a in on)
-        told.append(
-            f"Skips {units.events(count)} of {_places(on)}: what it has not read by now it never "
-            "reads."
+        lines.append(
+            f"Skips {units.events(count)} of {_places(on)}: the consumer never reads those it has "
+            "not read yet."
         )
     if fresh:
-        told.append(f"{_places(fresh)} had no position; the consumer starts where this says.")
+        lines.append(f"{_places(fresh)} had no position; the consumer starts at the new one.")
     if forgotten:
-        told.append(
-            f"{_places(forgotten)} will have no position; where the consumer then starts is "
-            "decided by the consumer."
+        lines.append(
+            f"{_places(forgotten)} will have no position; the consumer then decides where it "
+            "starts."
         )
     if back or on or fresh:
-        told.append(
-            "The new positions are not compared with what the broker or log still holds: that is "
-            "not known here."
+        lines.append(
+            "The new positions are not checked against the broker or log: its range is not known "
+            "here."
         )
-    return told
+    return lines
 
 
 def _summary(actions: tuple[Action, ...], note: str) -> str:
-    return (f"{note}: " if note else "") + (moves_told(actions) or "no position moved")
+    return (f"{note}: " if note else "") + (moves_text(actions) or "no position moved")
 
 
 def _places(actions: list[Action]) -> str:
@@ -393,7 +392,7 @@ def _places(actions: list[Action]) -> str:
 
 
 def topics(store: LockFileOffsetStore, consumer: str) -> list[str]:
-    """The topics that a consumer has positions of."""
+    """The topics for which a consumer has positions."""
     record = store.load(consumer)
     return sorted(record.positions.by_topic) if record else []
 
@@ -409,7 +408,7 @@ def _positions(store: LockFileOffsetStore, consumer: str) -> Positions:
 
 
 def _points(store: LockFileOffsetStore, consumer: str) -> list[Point[Positions]]:
-    """Where the consumer was, as far as its commits are kept."""
+    """The past positions of a consumer, from its kept commits."""
     found = {r.sequence: r for r in store.records(consumer) if isinstance(r, Record)}
     return [
         Point(
@@ -428,14 +427,14 @@ _DAMAGED = re.compile(r"(?P<consumer>.+)\.(?P<at>[0-9]{1,16})\.damaged", re.ASCI
 
 @dataclass(frozen=True, slots=True)
 class OldRecords:
-    """Files of one consumer that may go."""
+    """Files of one consumer that may be removed."""
 
     consumer: str
     names: tuple[str, ...]
 
 
 def old_records(store: LockFileOffsetStore, before: float) -> list[OldRecords]:
-    """What is older than a time, by consumer; nothing of one whose newest record is damaged."""
+    """Records older than a time, by consumer; none of a consumer whose newest is damaged."""
     kept = store.kept_records()
     aside: dict[str, list[str]] = {}
     for entry in store.storage.list():
@@ -450,11 +449,12 @@ def old_records(store: LockFileOffsetStore, before: float) -> list[OldRecords]:
 
 
 def prune_records(store: LockFileOffsetStore, before: float) -> list[OldRecords]:
-    """Remove it, one consumer after the other; `Locked` if one of them is being written."""
+    """Remove them, one consumer after the other; `Locked` if one of them is being written."""
     found = old_records(store, before)
     for each in found:
         with store.lock(each.consumer).hold(timeout=0):
-            # Numbers and times only grow, so what was old is; but it may be needed by now.
+            # Numbers and times only grow, so old records stay old; but the newest record may be
+            # damaged by now, and then they are needed.
             store.newest(each.consumer)
             for name in each.names:
                 store.storage.delete(name)
@@ -467,7 +467,7 @@ def _old(
     try:
         newest = store.newest(consumer)
     except SluicegateError:
-        # Whatever is kept may be needed to restore it.
+        # Every kept record may be needed to restore it.
         return
     limit = newest.sequence - _NEWEST + 1 if newest else 0
     for each in kept:

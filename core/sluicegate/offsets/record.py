@@ -1,4 +1,4 @@
-"""What one commit leaves behind: all positions of a consumer, and the name of its file.
+"""The record of one commit: all positions of a consumer, and the name of its file.
 
 A record is a frame of kind `offsets`; FORMAT.md has its fields. The file of a consumer is its
 newest record; the records before it are kept beside it for a while.
@@ -41,10 +41,10 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an operator's change adds to a record: why, and the positions it replaced.
+    """The part of a record that only operators' changes have: the reason, and the old positions.
 
-    `before` has every position the change touched, None where there was none; it is what undo
-    goes back to however many commits came since. Of a restored file it is not known.
+    `before` has every position the change touched, None where there was none; undo restores them
+    however many commits came since. For a restored file they are not known.
     """
 
     summary: str
@@ -71,16 +71,16 @@ class Record:
 
     @property
     def id(self) -> str:
-        """How history and undo name this commit."""
+        """The id of this commit in history and undo."""
         return f"{self.consumer}@{self.sequence}"
 
     def committed_at(self, position: Position) -> float:
-        """When a position was last committed."""
+        """The time when a position was last committed."""
         return self.times[position.topic][position.partition]
 
 
 def frozen(by_topic: dict[str, dict[int, N]]) -> Mapping[str, Mapping[int, N]]:
-    """Maps that nobody can change: records are shared with whoever loads them."""
+    """Read-only maps, because all callers that load a record share it."""
     return MappingProxyType({topic: MappingProxyType(each) for topic, each in by_topic.items()})
 
 
@@ -127,21 +127,21 @@ def _record(fields: Any) -> Record:
     for topic, (partitions, offsets, at) in fields["positions"].items():
         if not all(isinstance(column, list) for column in (partitions, offsets, at)):
             raise TypeError(f"the columns of {topic!r} are not lists")
-        if not partitions or sorted(set(map(_whole, partitions))) != partitions:
+        if not partitions or sorted(set(map(_integer, partitions))) != partitions:
             raise ValueError(f"the partitions of {topic!r} are not in order")
-        positions[topic] = dict(zip(partitions, map(_whole, offsets), strict=True))
+        positions[topic] = dict(zip(partitions, map(_integer, offsets), strict=True))
         times[topic] = dict(zip(partitions, map(_time, at), strict=True))
     change = fields["change"]
     return Record(
         consumer=_text(fields["consumer"]),
-        sequence=_whole(fields["sequence"]),
+        sequence=_integer(fields["sequence"]),
         at=_time(fields["at"]),
         kind=_text(fields["kind"]),
         by=who,
         positions=Positions(frozen(positions)).checked(),
         times=frozen(times),
         fences=tuple(
-            Fence(_text(source), _whole(number)) for source, number in _listed(fields["fences"])
+            Fence(_text(source), _integer(number)) for source, number in _listed(fields["fences"])
         ),
         change=_change(change) if change is not None else None,
     )
@@ -175,14 +175,14 @@ def _change(fields: Any) -> Change:
 
 
 def _listed(value: Any) -> list[Any]:
-    """A list as it is; an empty text or mapping would pass for one without elements."""
+    """A list, unchanged; an empty text or mapping would look like an empty list."""
     if not isinstance(value, list):
         raise TypeError(f"{type(value).__name__} is not a list")
     return value
 
 
 def _before(topic: Any, partition: Any, offset: Any) -> tuple[str, int, int | None]:
-    return _text(topic), _whole(partition), None if offset is None else _whole(offset)
+    return _text(topic), _integer(partition), None if offset is None else _integer(offset)
 
 
 def _text(value: Any) -> str:
@@ -191,9 +191,9 @@ def _text(value: Any) -> str:
     return value
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"{value!r} is not a whole number")
+        raise TypeError(f"{value!r} is not an integer from 0")
     return value
 
 
@@ -216,7 +216,7 @@ class Kept:
 
 
 def sort_names(names: Iterable[str]) -> dict[str, list[Kept]]:
-    """Every consumer of which there is a file, with its kept records, oldest first."""
+    """Every consumer that has a file, with its kept records, oldest first."""
     found: dict[str, list[Kept]] = {}
     for name in names:
         if match := _KEPT.fullmatch(name):
@@ -228,7 +228,7 @@ def sort_names(names: Iterable[str]) -> dict[str, list[Kept]]:
 
 
 def kept_name(record: Record, *, other: bool = False) -> str:
-    """The name under which a record is kept; `other`: as if it were of the other kind."""
+    """The file name of a kept record; `other`: as if it were of the other kind."""
     kind = "version" if (record.kind == COMMIT) is not other else "change"
     return f"{record.consumer}.{record.sequence:020d}.{kind}"
 

@@ -1,4 +1,4 @@
-"""Offset stores in words and tables."""
+"""Reports of offset stores."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def store_report(uri: str, look: StoreLook) -> Report:
         tables=[Table(columns, rows)],
         findings=look.findings,
         lines=[_last_commit(record, now) for record in look.records]
-        or ([] if look.findings else ["No consumer has positions here."]),
+        or ([] if look.findings else ["No consumer has positions."]),
     )
 
 
-def reference_report(uri: str, positions: Positions) -> Report:
-    """The positions of a directory in the reference layout, which knows no times."""
+def legacy_report(uri: str, positions: Positions) -> Report:
+    """The positions of legacy offset files, which have no times."""
     rows = [(p.topic, p.partition, p.offset) for p in positions]
     return Report(
         schema=SCHEMA,
@@ -50,7 +50,7 @@ def reference_report(uri: str, positions: Positions) -> Report:
         },
         tables=[Table(("topic", "partition", "next offset"), rows)],
         findings=(),
-        lines=["In the reference layout: it is read, not changed."],
+        lines=["Legacy offset files: Sluicegate reads them, but does not change them."],
     )
 
 

@@ -1,19 +1,19 @@
 """The offset store: one directory, one file per consumer, one lock beside each.
 
-Every change is an `Update` that is decided under the consumer's lock, looking at the newest
-record; so save, compare-and-set, delete and an operator's reset are one mechanism, and a store only
-has to implement `update`, `load` and `list`.
+Every change is an `Update` that is decided under the consumer's lock, from the newest record; so
+save, compare-and-set, delete and an operator's reset are one mechanism, and a store only has to
+implement `update`, `load` and `list`.
 
     sluicegate.store                             the marker
     billing.offsets                              the newest record of consumer billing
     billing.lock                                 serialises its writers
     billing.00000000000000000041.version         its record number 41, a commit
     billing.00000000000000000042.change          its record number 42, an operator's change
-    billing.1794800000000.damaged                what a restore found in place of the record
+    billing.1794800000000.damaged                the damaged file that a restore replaced
 
 A commit writes the new record, renames it over the old one and gives it its second name, all
-covered by one fsync of the file and one of the directory. Readers take no lock: a rename shows them
-the whole old or the whole new record.
+covered by one fsync of the file and one of the directory. Readers take no lock: because of the
+rename they see either the complete old or the complete new record.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ V = TypeVar("V")
 class StaleCommit(Fenced):
     """A commit came too late: another one was made in between, or its number is an older one."""
 
-    default_hint = "load the position again and decide anew; see: sluicegate history STORE"
+    default_hint = "load the position again and decide again; see: sluicegate history STORE"
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What to change about a consumer; positions that are not mentioned stay."""
+    """A change of a consumer; all other positions stay."""
 
     put: Positions = field(default_factory=lambda: Positions({}))
     remove: frozenset[Partition] = frozenset()
@@ -83,7 +83,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class HookFailure:
-    """A hook that failed after a commit; the commit stands."""
+    """A hook that failed after a commit; the commit is not affected."""
 
     hook: str
     error: str
@@ -91,9 +91,9 @@ class HookFailure:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a call did: the newest record, the one before, and hooks that failed afterwards.
+    """The result of a call: the newest record, the one before, and hooks that failed afterwards.
 
-    `record is previous` when there was nothing to write.
+    `record is previous` if there was nothing to write.
     """
 
     record: Record | None
@@ -106,7 +106,7 @@ Decide = Callable[[Record | None], Update | None]
 
 
 class OffsetStore(Protocol):
-    """Where consumers keep their positions."""
+    """A store for the positions of consumers."""
 
     @abstractmethod
     def load(self, consumer: str) -> Record | None:
@@ -139,12 +139,12 @@ class OffsetStore(Protocol):
         expect: int | None = None,
         fence: Fence | None = None,
     ) -> Commit:
-        """Commit positions, all of them or none; they may go backwards.
+        """Commit positions, all of them or none; they may move backwards.
 
         `expect` is compare-and-set: the sequence that was loaded, 0 for a consumer without
-        positions; if it is no longer that, `StaleCommit`. `fence` is the caller's own number: an
-        older one than the last of the same source is `StaleCommit`, the same one again with the
-        same positions has been done already. The last 64 sources are remembered.
+        positions; if it has changed, `StaleCommit`. `fence` is the caller's own number: an older
+        one than the last of the same source is `StaleCommit`; the same one again with the same
+        positions does nothing. The last 64 sources are remembered.
         """
         checked = positions.checked()
 
@@ -163,20 +163,20 @@ class OffsetStore(Protocol):
         *,
         expect: int | None = None,
     ) -> Commit:
-        """Forget positions, by default all; forgetting what is not there is done already."""
+        """Delete positions, by default all; deleting absent positions does nothing."""
 
         def decide(current: Record | None) -> Update | None:
             _check_expected(current, consumer, expect)
-            there = frozenset((p.topic, p.partition) for p in current.positions) if current else ()
-            gone = frozenset(there) if partitions is None else partitions.intersection(there)
+            known = frozenset((p.topic, p.partition) for p in current.positions) if current else ()
+            gone = frozenset(known) if partitions is None else partitions.intersection(known)
             return Update(remove=gone, kind="delete") if gone else None
 
         return self.update(consumer, decide)
 
 
 def successor(consumer: str, previous: Record | None, update: Update, *, after: int = 0) -> Record:
-    """The record that an update makes of the one before; numbered above `after`, too."""
-    # A clock that was set back must not make history run backwards.
+    """The next record, from the previous one and an update; its number is above `after`."""
+    # A clock that was set back must not move history backwards.
     now = max(time.time(), previous.at if previous else 0.0)
     positions: dict[str, dict[int, int]] = {}
     times: dict[str, dict[int, float]] = {}
@@ -210,7 +210,7 @@ def _forget(by_topic: dict[str, dict[int, V]], topic: str, partition: int) -> No
 
 
 def _fences(previous: Record | None, fence: Fence | None) -> tuple[Fence, ...]:
-    """The last number of each source, newest last; of very many sources the oldest go."""
+    """The last number of each source, newest last; beyond the limit the oldest are dropped."""
     known = previous.fences if previous else ()
     if fence is None:
         return known
@@ -227,7 +227,7 @@ def _check_expected(current: Record | None, consumer: str, expect: int | None) -
 
 
 def _is_repeated(current: Record | None, positions: Positions, fence: Fence | None) -> bool:
-    """Whether a fenced commit was made before; `StaleCommit` if it is an older one."""
+    """Whether a fenced commit was already made; `StaleCommit` if it is an older one."""
     known = current.fences if current else ()
     last = next((each for each in known if fence and each.source == fence.source), None)
     if not current or not fence or not last:
@@ -238,7 +238,7 @@ def _is_repeated(current: Record | None, positions: Positions, fence: Fence | No
     if fence.number == last.number and all(held):
         return True
     raise StaleCommit(
-        f"consumer {current.consumer} has number {last.number} of {last.source} already; number "
+        f"consumer {current.consumer} already has number {last.number} of {last.source}; number "
         f"{fence.number} came too late"
     )
 
@@ -246,13 +246,13 @@ def _is_repeated(current: Record | None, positions: Positions, fence: Fence | No
 MARKER = Marker("sluicegate.store", "store", "an offset store")
 DEFAULT_VERSIONS = 10
 CHANGES_KEPT = 100
-DEFAULT_PATIENCE = 10.0
+DEFAULT_TIMEOUT = 10.0
 
 
 class StoreDamaged(Corrupt):
     """A consumer's file is damaged, or missing although older records of it are kept."""
 
-    default_hint = "see what is kept of it with: sluicegate history STORE"
+    default_hint = "list its kept records with: sluicegate history STORE"
 
 
 class LockFileOffsetStore(OffsetStore):
@@ -263,31 +263,31 @@ class LockFileOffsetStore(OffsetStore):
         storage: Storage,
         *,
         versions: int = DEFAULT_VERSIONS,
-        patience: float = DEFAULT_PATIENCE,
+        timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         self.storage = storage
         self.mark = self._read_mark()
         self._versions = max(1, versions)
-        self._patience = patience
-        # The newest record seen, with its bytes: what has not changed is not decoded again.
+        self._timeout = timeout
+        # The newest record seen, with its bytes: unchanged bytes are not decoded again.
         self._seen: dict[str, tuple[bytes, Record]] = {}
         self._kept: dict[str, int] = {}
 
     @classmethod
     def open(cls, uri: str, *, read_only: bool = False) -> LockFileOffsetStore:
-        """The store at a path or URI; one that is not there is `NotFound`, never empty."""
+        """The store at a path or URI; a missing one is `NotFound`, never empty."""
         return cls(open_storage(uri, read_only=read_only))
 
     @classmethod
     def create(cls, uri: str, reason: str | None = None) -> LockFileOffsetStore:
-        """The store at a path or URI, made if it is not there."""
+        """The store at a path or URI, created if it is missing."""
         storage = open_storage(uri, create=True)
         MARKER.create(storage, reason)
         return cls(storage)
 
     @property
     def uri(self) -> str:
-        """Where the store is."""
+        """The URI of the store."""
         return self.storage.uri
 
     def load(self, consumer: str) -> Record | None:
@@ -298,7 +298,7 @@ class LockFileOffsetStore(OffsetStore):
         with self._writing(consumer):
             previous = self.newest(consumer)
             wanted = decide(previous)
-            # Of what it builds on, the writer may have died before the fsync.
+            # The writer of the previous record may have died before its fsync.
             self._make_durable(consumer, previous)
             if wanted is None:
                 return Commit(previous, previous)
@@ -307,9 +307,9 @@ class LockFileOffsetStore(OffsetStore):
             return Commit(record, previous, wanted)
 
     def restore(self, consumer: str, kept: Kept, decide: Callable[[], Update]) -> Commit:
-        """Put a kept record in the place of a damaged or missing one, with a number above all.
+        """Replace a damaged or missing record by a kept one, with a number above all others.
 
-        What was found there is kept, too. `decide` runs under the lock.
+        The damaged file is kept, too. `decide` runs under the lock.
         """
         with self._writing(consumer):
             wanted = decide()
@@ -317,7 +317,7 @@ class LockFileOffsetStore(OffsetStore):
             if self.storage.stat(consumer + SUFFIX) is not None:
                 aside = f"{consumer}.{time.time_ns() // 10**6}.damaged"
                 self.storage.link(consumer + SUFFIX, aside)
-            # What was lost may have had the number after the highest that is kept.
+            # The lost record may have had the number after the highest kept one.
             highest = max(each.sequence for each in self.kept(consumer)) + 1
             record = successor(consumer, base, wanted, after=highest)
             self._write(record, base)
@@ -328,11 +328,11 @@ class LockFileOffsetStore(OffsetStore):
         return self.storage.lock(f"{validate_name(consumer, 'consumer')}.lock")
 
     def consumers(self) -> list[str]:
-        """Every consumer of which there is a file, also deleted and damaged ones."""
+        """Every consumer that has a file, also deleted and damaged ones."""
         return sorted(self.kept_records())
 
     def kept_records(self) -> dict[str, list[Kept]]:
-        """Every consumer with the records that are kept of it, oldest first; one look at all."""
+        """Every consumer with its kept records, oldest first; lists the directory once."""
         found = sort_names(entry.name for entry in self.storage.list())
         if not found:
             # An empty directory may be a disk that is not mounted.
@@ -340,14 +340,14 @@ class LockFileOffsetStore(OffsetStore):
         return found
 
     def choose(self, consumer: str | None) -> str:
-        """The consumer of that name, or the only one there is."""
+        """The consumer of that name, or the only one."""
         known = self.consumers()
         if consumer in known:
             return validate_name(consumer or "", "consumer")
-        there = f"known consumers: {', '.join(known) or 'none'}"
+        names = f"known consumers: {', '.join(known) or 'none'}"
         if consumer is not None:
             validate_name(consumer, "consumer")
-            raise NotFound(f"there is no consumer {consumer!r} in {self.uri}; {there}")
+            raise NotFound(f"there is no consumer {consumer!r} in {self.uri}; {names}")
         if len(known) == 1:
             return known[0]
         if not known:
@@ -358,7 +358,7 @@ class LockFileOffsetStore(OffsetStore):
                 place=self.uri,
             )
         raise UsageError(
-            f"no consumer was given, and {self.uri} has {len(known)}; {there}",
+            f"the consumer is missing, and {self.uri} has {len(known)}; {names}",
             hint="name one with --consumer",
         )
 
@@ -369,7 +369,7 @@ class LockFileOffsetStore(OffsetStore):
             self._refuse_other_store()
             if not self.kept(consumer):
                 return None
-            # Or its first commits were made between the two looks.
+            # Its first commits may have been made between the two reads.
             data = self._raw(consumer)
         if data is None:
             raise self._damaged(consumer, "is missing although older records are kept")
@@ -398,7 +398,7 @@ class LockFileOffsetStore(OffsetStore):
         return self.kept_records().get(consumer, [])
 
     def read_kept(self, consumer: str, kept: Kept) -> Record:
-        """A record that is kept, or `Corrupt`."""
+        """A kept record, or `Corrupt`."""
         place = f"{self.uri}/{kept.name}"
         record = decode(self.storage.get(kept.name, limit=FORMAT.max_frame), place, consumer)
         if record.sequence != kept.sequence:
@@ -408,7 +408,7 @@ class LockFileOffsetStore(OffsetStore):
     def records(
         self, consumer: str, kept: list[Kept] | None = None
     ) -> list[Record | SluicegateError]:
-        """The newest record and those kept below it, newest first; errors for the unreadable."""
+        """The newest record and the kept older ones, newest first; errors for unreadable ones."""
         found: list[Record | SluicegateError] = []
         limit = 0
         try:
@@ -421,20 +421,20 @@ class LockFileOffsetStore(OffsetStore):
         for each in reversed(self.kept(consumer) if kept is None else kept):
             # One with a higher number was never committed: its writer died in between.
             if each.sequence < limit:
-                found += self._read_if_there(consumer, each)
+                found += self._read_if_kept(consumer, each)
         return found
 
-    def _read_if_there(self, consumer: str, kept: Kept) -> Iterator[Record | SluicegateError]:
+    def _read_if_kept(self, consumer: str, kept: Kept) -> Iterator[Record | SluicegateError]:
         try:
             yield self.read_kept(consumer, kept)
         except NotFound:
-            # A commit dropped it while we were looking.
+            # A commit dropped it after the directory was listed.
             return
         except SluicegateError as e:
             yield e
 
     def prune(self, consumer: str) -> None:
-        """Remove records beyond those to keep: old commits, and the oldest changes."""
+        """Remove surplus records: old commits, and the oldest changes."""
         newest = self.newest(consumer)
         kept = self.kept(consumer)
         oldest = newest.sequence - self._versions if newest else 0
@@ -467,12 +467,12 @@ class LockFileOffsetStore(OffsetStore):
             self.storage.put_if_absent(name, data)
         self._kept[consumer] = record.sequence
         if record.kind != COMMIT:
-            # The change is made; that old ones could not be removed must not hide it.
+            # The change is made; a failure to remove old ones must not hide it.
             with suppress(StorageFailed):
                 self.prune(consumer)
 
     def _keep(self, record: Record) -> None:
-        """Make sure that a record about to be replaced is kept: its writer may have died."""
+        """Keep a record that is about to be replaced: its writer may have died before it did."""
         if self._kept.get(record.consumer) == record.sequence:
             return
         name, data = kept_name(record), encode(record)
@@ -485,19 +485,19 @@ class LockFileOffsetStore(OffsetStore):
             self.storage.delete(other)
 
     def _make_durable(self, consumer: str, record: Record | None) -> None:
-        """What is acknowledged as done already may be of a writer that died before its fsync."""
+        """Sync a record that is acknowledged: its writer may have died before its fsync."""
         if record is not None and self._kept.get(consumer) != record.sequence:
             self.storage.sync(consumer + SUFFIX)
 
     @contextmanager
     def _writing(self, consumer: str) -> Iterator[None]:
-        """Hold the consumer's lock, in a store that is there and may be written."""
+        """Hold the consumer's lock, in a store that exists and may be written."""
         lock = self.lock(consumer)
         self._refuse_read_only(consumer)
         if not lock.was_held():
             # No lock file may be left where the store's disk is not mounted.
             self._refuse_other_store()
-        with lock.hold(timeout=self._patience):
+        with lock.hold(timeout=self._timeout):
             yield
 
     def _refuse_read_only(self, consumer: str) -> None:
@@ -506,11 +506,11 @@ class LockFileOffsetStore(OffsetStore):
             raise ReadOnlyViolation(f"refused to change {place}: opened read-only", place=place)
 
     def _refuse_other_store(self) -> None:
-        """Another store in the place of this one must not pass for a consumer without positions."""
+        """Refuse another store in the same place: its consumers would look without positions."""
         if self._read_mark().id != self.mark.id:
             raise NotFound(
                 f"{self.uri} is another store than the one that was opened",
-                hint="see what is mounted there, then start the consumer again",
+                hint="check what is mounted there, then start the consumer again",
                 place=self.uri,
             )
 
@@ -524,7 +524,7 @@ class LockFileOffsetStore(OffsetStore):
         place = self._place(consumer)
         return StoreDamaged(
             f"the file of consumer {consumer} {what}",
-            hint="restore what is kept of it with: "
+            hint="restore its newest readable record with: "
             + command("undo", self.uri, "--consumer", consumer),
             place=place,
         )

@@ -1,4 +1,4 @@
-"""Offset stores as targets; a directory in the reference layout is one that is only read."""
+"""Offset stores as targets; a directory of legacy offset files is one that is only read."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ class OffsetStoreTarget(Target):
             return f"it has {MARKER.name}"
         for name in found.entries:
             if legacy.FILE_NAME.fullmatch(name):
-                return f"it has {name}, the reference layout"
+                return f"it has {name}, a legacy offset file"
             if name.endswith(".offsets") and found.frame_kind(name) == "offsets":
                 return f"it has {name}"
         return None
 
     @property
     def storage(self) -> Storage:
-        """The store's directory, to be read."""
+        """The store's directory, read-only."""
         return open_storage(self.uri, read_only=True)
 
     def store(self) -> LockFileOffsetStore:
-        """The store; who only plans gets one that cannot write."""
-        legacy.refuse_reference(self.storage)
+        """The store; read-only for a run that only plans."""
+        legacy.refuse_legacy(self.storage)
         return LockFileOffsetStore.open(self.uri, read_only=self.options.read_only)
 
     def show_positions(self, at: int | None = None) -> Report:
-        from sluicegate.offsets.report import reference_report, store_report
+        from sluicegate.offsets.report import legacy_report, store_report
         from sluicegate.offsets.verify import look_at
 
         del at
-        if (reference := self._reference()) is not None:
-            return reference_report(self.uri, reference)
+        if (found := self._legacy()) is not None:
+            return legacy_report(self.uri, found)
         store, consumer = self.store(), self.options.consumer
         chosen = store.choose(consumer) if consumer is not None else None
         return store_report(store.uri, look_at(store, chosen))
 
     def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
         del at
-        if (reference := self._reference()) is not None:
-            return {}, reference
+        if (found := self._legacy()) is not None:
+            return {}, found
         store = self.store()
         name = store.choose(self.options.consumer)
         record = store.load(name)
@@ -77,7 +77,7 @@ class OffsetStoreTarget(Target):
         from sluicegate.lag import ends_unknown, lags
         from sluicegate.positions import Positions
 
-        found = self._reference()
+        found = self._legacy()
         if found is None:
             store = self.store()
             record = store.load(store.choose(self.options.consumer))
@@ -86,10 +86,10 @@ class OffsetStoreTarget(Target):
             raise ends_unknown(found, self.uri)
         return lags(found, ends)
 
-    def _reference(self) -> Positions | None:
-        """The positions of a directory in the reference layout; None if it is a store of ours."""
+    def _legacy(self) -> Positions | None:
+        """The positions of legacy offset files; None if it is a store of ours."""
         storage = self.storage
-        return legacy.read(storage) if legacy.is_reference(storage) else None
+        return legacy.read(storage) if legacy.is_legacy(storage) else None
 
     def status(self) -> Status:
         from sluicegate.offsets.maintenance import status
@@ -111,7 +111,7 @@ class OffsetStoreTarget(Target):
     def journal(self) -> StoreJournal:
         from sluicegate.offsets.journal import StoreJournal
 
-        legacy.refuse_reference(self.storage)
+        legacy.refuse_legacy(self.storage)
         uri = canonical_uri(self.uri)
         store = LockFileOffsetStore.open(uri, read_only=self.options.read_only)
         return StoreJournal(store, name=self.configured_name, consumer=self.options.consumer)
@@ -126,7 +126,7 @@ class OffsetStoreTarget(Target):
         return self.change(store, operation)
 
     def change(self, store: LockFileOffsetStore, operation: StoreOperation) -> Change:
-        """An operation on one consumer, planned."""
+        """The planned change of an operation on one consumer."""
         from sluicegate.offsets.journal import StoreJournal
 
         journal = StoreJournal(store, name=self.configured_name)

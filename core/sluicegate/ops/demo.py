@@ -1,8 +1,8 @@
-"""The whole of it, shown on this machine: a gated stream whose job is killed again and again.
+"""A demonstration on this machine: a gated stream whose job is killed several times.
 
 A producer, killed as well, writes events to an embedded log and sends some of them twice. The job
 is started with `submit`, killed with SIGKILL together with its JVM at random moments, and started
-again. Afterwards what it counted is compared with what is in the log, read without its help.
+again. Afterwards its counts are compared with the log, which is read independently.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from sluicegate import units
 from sluicegate.errors import SluicegateError, SparkFailed
 from sluicegate.producer.log_producer import LogProducer
 from sluicegate.sources.log.log import Log
@@ -37,7 +38,7 @@ STREAM = "demo"
 _PARTITIONS = 2
 _AT_ONCE = 500
 _RETRIES = 0.1
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _TABLE = """\
 [streams.demo]
 source = "events"
@@ -50,12 +51,12 @@ sink = "out"
 max_events = 20000
 """
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was produced, what was done to it, and what came of it."""
+    """The counts of a demonstration: produced, killed, committed, lost and duplicated."""
 
     produced: int = 0
     retries: int = 0
@@ -65,35 +66,37 @@ class Outcome:
     applied: int = 0
     output_rows: int = 0
     lost: int = 0
-    doubled: int = 0
+    duplicated: int = 0
     keys_wrong: int = 0
     seconds: float = 0.0
 
     @property
     def well(self) -> bool:
-        """Whether the promise was kept, and put to the test at all."""
-        broken = self.lost or self.doubled or self.keys_wrong
+        """Whether every event was counted exactly once, and there were events at all."""
+        broken = self.lost or self.duplicated or self.keys_wrong
         return self.produced > 0 and self.output_rows == self.applied and not broken
 
 
-def run(program: Sequence[str], kills: int, events: int, tell: Tell, seed: int = 0) -> Outcome:
-    """Show it; `program` is the command line that `submit` is the next word of."""
+def run(program: Sequence[str], kills: int, events: int, notify: Notify, seed: int = 0) -> Outcome:
+    """Run the demonstration; `program` is the command line before the word `submit`."""
     require_java()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sluicegate-demo-") as scratch:
-        show = _Demonstration(Path(scratch), list(program), tell, random.Random(seed))
-        outcome = show.run(kills, events)
+        shown = _Demonstration(Path(scratch), list(program), notify, random.Random(seed))
+        outcome = shown.run(kills, events)
     outcome.seconds = time.monotonic() - began
     return outcome
 
 
 class _Demonstration:
-    """One demonstration in a directory of its own."""
+    """One demonstration in its own directory."""
 
-    def __init__(self, root: Path, program: list[str], tell: Tell, chance: random.Random) -> None:
+    def __init__(
+        self, root: Path, program: list[str], notify: Notify, chance: random.Random
+    ) -> None:
         self._root = root
         self._program = program
-        self._tell = tell
+        self._notify = notify
         self._chance = chance
         scratch = root / "tmp"
         scratch.mkdir()
@@ -109,24 +112,24 @@ class _Demonstration:
             time.sleep(self._chance.uniform(0.5, 1.5))
             producer.kill()
             producer.wait()
-            self._tell("the producer was killed; started again, it sends what it owes")
+            self._notify("the producer was killed; it is started again and sends the rest")
             producer = self._produce(events)
             for number in range(1, kills + 1):
                 self._kill_a_job(number, kills)
-            self._tell("the job is started once more, to read the rest")
+            self._notify("the job is started again, to read the rest")
             producer.wait()
         finally:
             producer.kill()
             producer.wait()
         self._sluicegate("submit", STREAM, "--available-now")
-        return self._judged(kills)
+        return self._checked(kills)
 
     def _produce(self, events: int) -> subprocess.Popen[bytes]:
         words = [sys.executable, "-P", "-m", __name__, str(self._root), str(events)]
         return self._start(words, subprocess.DEVNULL)
 
     def _start(self, words: list[str], output: int | IO[bytes]) -> subprocess.Popen[bytes]:
-        """A process that ends with this one, and leaves nothing behind elsewhere."""
+        """A process that ends with this one, and writes only to the scratch directory."""
         return process.start(
             words, cwd=self._root, env=self._environment, stdout=output, stderr=output
         )
@@ -140,11 +143,11 @@ class _Demonstration:
                 _end(command)
                 raise
         if code:
-            told = (self._root / "output.log").read_text()[-2000:]
-            raise SparkFailed(f"sluicegate {' '.join(words)} failed: {told}")
+            output = (self._root / "output.log").read_text()[-2000:]
+            raise SparkFailed(f"sluicegate {' '.join(words)} failed: {output}")
 
     def _kill_a_job(self, number: int, kills: int) -> None:
-        """Start the job, let it commit something, and kill it in the middle of whatever it does."""
+        """Start the job, wait for a commit, and kill it at a random moment."""
         before = self._head().epoch
         with (self._root / "submit.log").open("ab") as log:
             job = self._start([*self._program, "submit", STREAM], log)
@@ -157,17 +160,18 @@ class _Demonstration:
         _kill(head.by.pid)
         job.kill()
         job.wait()
-        self._tell(f"kill {number} of {kills}: {self._head().epoch} epochs are committed")
+        committed = units.counted(self._head().epoch, "epoch")
+        self._notify(f"kill {number} of {kills}: {committed} committed")
 
     def _wait_for_epoch(self, epoch: int, job: subprocess.Popen[bytes]) -> Snapshot:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline and job.poll() is None:
             head = self._head()
             if head.epoch >= epoch and head.kind is Kind.EPOCH:
                 return head
             time.sleep(0.05)
-        told = (self._root / "submit.log").read_text()[-2000:]
-        raise SparkFailed(f"the job did not commit anything: {told}")
+        output = (self._root / "submit.log").read_text()[-2000:]
+        raise SparkFailed(f"the job did not commit an epoch: {output}")
 
     def _stream(self) -> Stream:
         return open_stream(str(self._root / ".sluicegate" / STREAM), read_only=True)
@@ -175,7 +179,7 @@ class _Demonstration:
     def _head(self) -> Snapshot:
         return self._stream().chain.head()
 
-    def _judged(self, kills: int) -> Outcome:
+    def _checked(self, kills: int) -> Outcome:
         stream, head = self._stream(), self._head()
         records, events = _in_the_log(self._root / "events")
         counted = {found.key: found.values or {} for found in scan(stream, head)}
@@ -194,13 +198,13 @@ class _Demonstration:
             applied=head.counters["applied"],
             output_rows=_rows_published(stream, str(self._root / "out")),
             lost=sum((expected - Counter(got)).values()),
-            doubled=sum((Counter(got) - expected).values()),
+            duplicated=sum((Counter(got) - expected).values()),
             keys_wrong=len(wrong),
         )
 
 
 def _end(job: subprocess.Popen[bytes]) -> None:
-    """End a job that is not to be killed: the second signal makes `submit` clear everything."""
+    """End a job cleanly: after the second signal `submit` cleans up."""
     for seconds in (1.0, 20.0):
         job.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -239,7 +243,7 @@ def _in_the_log(root: Path) -> tuple[int, list[_Event]]:
 
 
 def _rows_published(stream: Stream, uri: str) -> int:
-    """How many rows readers see, by the files that are there."""
+    """How many rows readers see, by the published files."""
     from sluicegate.stream.output import read_output
 
     sink = look_at_sink(stream, uri)
@@ -253,7 +257,7 @@ def _rows_published(stream: Stream, uri: str) -> int:
 
 
 def _produce_all(root: Path, events: int) -> None:
-    """Send events until there are so many in all, some of them twice, and end."""
+    """Send events up to this total, some of them twice."""
     uri = str(root / "events")
     chance = random.Random(os.getpid())
     with LogProducer.open(uri, root / "producer", "shop") as producer:
@@ -269,7 +273,7 @@ def _produce_all(root: Path, events: int) -> None:
 
 
 def _send_again(uri: str, partition: int, chance: random.Random) -> None:
-    """What a client does that never got the answer: the same records, once more."""
+    """Send the same records again, like a client that never got the reply."""
     log = Log.open(uri)
     end = log.end(partition)
     start = max(0, end - _AT_ONCE)
@@ -284,6 +288,6 @@ if __name__ == "__main__":
     try:
         _produce_all(Path(sys.argv[1]), int(sys.argv[2]))
     except SluicegateError:
-        # The demonstration was interrupted and took its directory away.
+        # The demonstration was interrupted and removed its directory.
         if Path(sys.argv[1]).exists():
             raise

@@ -1,7 +1,7 @@
-"""Is this machine fit to run streams? Java, Spark, the file system, the clock, the PATH.
+"""Check whether this machine can run streams: Java, Spark, the file system, the clock, the PATH.
 
-Reports findings like every other check. The file-system probes are done for real, in a scratch
-directory in the home, or where it would be, that is removed again.
+Reports findings like every other check. The file system is tested in a scratch directory in the
+home, or where the home would be; the directory is removed afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sluicegate.stream.home import check_home
 OLDEST_SPARK = (4, 2)
 _LOW_SPACE = 1024**3
 _CLOCK_SLACK = 2.0
-# No clock can honestly be before the first release of this program.
+# A correct clock cannot be before the first release of this program.
 _EARLIEST = 1_790_000_000
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "glusterfs", "ceph", "lustre")
 _PROBE = "sluicegate-doctor-"
@@ -45,14 +45,14 @@ SPARK = rule(
     "no usable PySpark",
     "Gated streams run on PySpark "
     + ".".join(map(str, OLDEST_SPARK))
-    + " or later. Checkpoints of any supported Spark can be read and mended without it.",
+    + " or later. Checkpoints of any supported Spark can be read and repaired without it.",
 )
 UNWRITABLE = rule(
     "SG-ENV-UNWRITABLE",
     Severity.ERROR,
     "the home's file system cannot be written",
-    "A file could not be created, linked, renamed or fsynced where the home is. Hard links are "
-    "needed, because they are how exactly one of two racing writers wins.",
+    "A file could not be created, linked, renamed or fsynced in the directory of the home. Hard "
+    "links are required: they ensure that exactly one of two concurrent writers wins.",
 )
 LOCKS = rule(
     "SG-ENV-LOCKS",
@@ -65,34 +65,34 @@ NETWORK = rule(
     "SG-ENV-NETWORK-FS",
     Severity.WARNING,
     "the home is on a network file system",
-    "Locks and fsync were probed from this host only. Whether they hold between hosts depends on "
+    "Locks and fsync were tested from this host only. Whether they work between hosts depends on "
     "the server and the mount options.",
 )
 SPACE = rule(
     "SG-ENV-SPACE",
     Severity.WARNING,
     "little free space",
-    f"Less than {units.size(_LOW_SPACE)} is free where the home is. A full disk stops writers; "
-    "it does not damage what was acknowledged.",
+    f"Less than {units.size(_LOW_SPACE)} is free in the file system of the home. A full disk stops "
+    "writers; it does not damage acknowledged data.",
 )
 CLOCK = rule(
     "SG-ENV-CLOCK",
     Severity.WARNING,
     "the clock is wrong, or differs from the file system's",
-    "Ages, retention and resets by time are computed from this clock. It is before the release "
-    "of this program, or more than two seconds from the time the file system stamps files with.",
+    "Ages, retention and resets by time use this clock. It is before the release of this program, "
+    "or differs by more than two seconds from the timestamps of the file system.",
 )
 UNCHECKED = rule(
     "SG-ENV-UNCHECKED",
     Severity.WARNING,
-    "something could not be checked",
-    "The check itself failed: a directory cannot be entered, a program does not run, the disk has "
-    "no room for a probe. Nothing is known about the thing it was to look at.",
+    "a check could not be made",
+    "The check itself failed: a directory cannot be entered, a program does not run, or the disk "
+    "is full. Its result is unknown.",
 )
 COLLISION = rule(
     "SG-ENV-PATH-COLLISION",
     Severity.WARNING,
-    "another program is called sg",
+    "another program is named sg",
     "Most Linux systems have a command `sg` that runs its arguments under another group. On this "
     "PATH it comes first, so `sg` is not Sluicegate. Type `sluicegate`, which is the same program.",
 )
@@ -100,7 +100,7 @@ COLLISION = rule(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at: what was seen, and the finding if it is not well."""
+    """One check: its result, and the finding if there is a problem."""
 
     name: str
     seen: str
@@ -108,11 +108,11 @@ class Check:
 
 
 def examine(home_uri: str, *, read_only: bool = False) -> list[Check]:
-    """Look at everything; with `read_only`, without the probes that write."""
+    """Make all checks; with `read_only`, without those that write."""
     checks = [*_try("python", _python), *_try("java", _java), *_try("spark", _spark)]
     checks += _try("home", lambda: _home(home_uri))
     if read_only:
-        checks.append(Check("file system", "not probed: read_only is set"))
+        checks.append(Check("file system", "not tested: read_only is set"))
     else:
         checks += _try("file system", lambda: _file_system(_nearest_existing(home_uri)))
     checks += _try("space", lambda: _space(_nearest_existing(home_uri)))
@@ -120,7 +120,7 @@ def examine(home_uri: str, *, read_only: bool = False) -> list[Check]:
 
 
 def _try(name: str, check: Callable[[], Check | list[Check]]) -> list[Check]:
-    """What a check saw; a check that cannot be made is a finding, not the end of all the others."""
+    """The result of a check; a check that fails is a finding and does not stop the others."""
     try:
         seen = check()
     except (SluicegateError, OSError, subprocess.SubprocessError) as e:
@@ -189,7 +189,7 @@ def _storage(scratch: Path, place: Path) -> Check:
     except SluicegateError as e:
         return Check("file system", "unsafe", UNWRITABLE.at(str(place), e.message))
     return Check(
-        "file system", f"create, link, rename and fsync work; {took * 1000:.1f} ms a write"
+        "file system", f"create, link, rename and fsync work; {took * 1000:.1f} ms per write"
     )
 
 
@@ -202,13 +202,13 @@ def _locks(scratch: Path, place: Path) -> Check:
     except Locked as e:
         return Check("locks", "unsafe", LOCKS.at(str(place), e.message))
     if free_meanwhile or not free_afterwards:
-        wrong = "a second process got a held lock" if free_meanwhile else "a freed lock stays held"
+        wrong = "a second process took a held lock" if free_meanwhile else "a freed lock stays held"
         return Check("locks", "unsafe", LOCKS.at(str(place), wrong))
     return Check("locks", "one process at a time")
 
 
 def _child_can_lock(path: Path) -> bool:
-    """Whether another process can take the lock now; another, since it must hold between those."""
+    """Whether another process can take the lock now: it must exclude other processes."""
     code = (
         "import pathlib, sys\n"
         "from sluicegate.errors import Locked\n"
@@ -217,11 +217,11 @@ def _child_can_lock(path: Path) -> bool:
         "    with FileLock(pathlib.Path(sys.argv[1])).hold(timeout=0): sys.exit(0)\n"
         "except Locked as e: sys.exit(e.exit_code)\n"
     )
-    # -P: what lies in the current directory must not be imported.
+    # -P: modules in the current directory must not be imported.
     command = [sys.executable, "-P", "-c", code, str(path)]
     answer = subprocess.run(command, check=False, timeout=60).returncode
     if answer not in (0, Locked.exit_code):
-        raise SluicegateError(f"the probe itself failed with exit code {answer}")
+        raise SluicegateError(f"the test itself failed with exit code {answer}")
     return answer == 0
 
 
@@ -231,11 +231,11 @@ def _clock(scratch: Path, place: Path) -> Check:
     now = time.time()
     skew = stamped.stat().st_mtime - now
     if now < _EARLIEST:
-        return Check("clock", units.utc(now), CLOCK.at("clock", f"it says {units.utc(now)}"))
+        return Check("clock", units.utc(now), CLOCK.at("clock", f"it shows {units.utc(now)}"))
     if abs(skew) > _CLOCK_SLACK:
-        detail = f"the file system stamps files {skew:+.1f} s from this clock"
+        detail = f"timestamps of the file system differ by {skew:+.1f} s from this clock"
         return Check("clock", units.utc(now), CLOCK.at(str(place), detail))
-    return Check("clock", f"{units.utc(now)}, as the file system's")
+    return Check("clock", f"{units.utc(now)}, matches the file system")
 
 
 def _mount(scratch: Path, place: Path) -> Check:

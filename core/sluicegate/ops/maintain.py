@@ -1,4 +1,4 @@
-"""One run over many targets: those that were verified longest ago first, each under its lock."""
+"""One run over many targets: oldest verification first, each under its lock."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from sluicegate.target import Target
 def choose(
     config: Config, home: str, words: Sequence[str], *, everything: bool
 ) -> list[TargetEntry]:
-    """What a run is about: the named targets and paths, or all that are known.
+    """The targets of a run: the named targets and paths, or all known ones.
 
-    A name that is not known is refused; a known target that is not there is a finding.
+    An unknown name is refused; a known target that does not exist is a finding.
     """
     known = {entry.name: entry for entry in list_targets(config, home)}
     if words and everything:
-        raise UsageError("--all and names exclude each other", hint="leave one of them out")
+        raise UsageError("--all and names exclude each other", hint="use one of them")
     if words:
         return [known.get(word) or _entry_of(word, config, home) for word in dict.fromkeys(words)]
     if everything:
-        # A home whose disk is not mounted has no streams that could be missed.
+        # A home whose disk is not mounted lists no streams, so the home itself is checked.
         wrong = [each for each in check_home(home) if each.severity is Severity.ERROR]
         return [
             *([TargetEntry("home", home, None, tuple(wrong))] if wrong else []),
@@ -41,17 +41,17 @@ def choose(
         return list(known.values())
     if not known:
         raise UsageError(
-            "no target was given, and sluicegate.toml names none",
-            hint="give a path, or name your targets in sluicegate.toml",
+            "the target is missing, and sluicegate.toml has none",
+            hint="name a path, or add targets to sluicegate.toml",
         )
     raise UsageError(
-        f"no target was given, and there are several: {', '.join(known)}",
-        hint="name some of them, or say --all",
+        f"the target is missing, and there are several: {', '.join(known)}",
+        hint="name some of them, or use --all",
     )
 
 
 def maintain(entries: Iterable[TargetEntry], options: RunOptions, *, measure: bool) -> RunReport:
-    """Maintain targets, one after the other; with `measure`, also gather what metrics tell."""
+    """Maintain targets, one after the other; with `measure`, also collect metrics."""
     started, began = time.time(), time.monotonic()
     order = sorted(entries, key=lambda each: (_verified_at(each.target) or 0.0, each.name))
     targets = [_maintain(each, options, measure=measure) for each in order]
@@ -68,8 +68,8 @@ def _maintain(entry: TargetEntry, options: RunOptions, *, measure: bool) -> Targ
     try:
         with _alone(target, options):
             steps = target.maintain(options)
-    except _AtWork as e:
-        # Quietly: whoever holds it does the same.
+    except _AnotherRun as e:
+        # No finding: the other run does the same.
         report = replace(report, steps=(Step("maintain", Outcome.SKIPPED, e.message),))
     except (SluicegateError, OSError) as e:
         finding = maintenance.FAILED.at(target.uri, str(e))
@@ -81,20 +81,20 @@ def _maintain(entry: TargetEntry, options: RunOptions, *, measure: bool) -> Targ
     return replace(report, samples=samples, seconds=time.monotonic() - began)
 
 
-class _AtWork(Locked):
+class _AnotherRun(Locked):
     """Another run maintains the target."""
 
 
 @contextmanager
 def _alone(target: Target, options: RunOptions) -> Iterator[None]:
-    """Hold the target's lock, without waiting for it; who only looks needs none."""
+    """Hold the target's lock, without waiting for it; a run that only reads needs none."""
     with ExitStack() as stack:
         if not options.only_looks:
             lock = open_storage(target.uri).lock(target.maintenance_lock or "")
             try:
                 stack.enter_context(lock.hold(timeout=0))
             except Locked as e:
-                raise _AtWork(f"another run is at work: {e.message}") from e
+                raise _AnotherRun(f"another run is active: {e.message}") from e
         yield
 
 
@@ -102,7 +102,7 @@ def _measured(target: Target) -> Iterator[Sample]:
     try:
         yield from target.metrics()
     except (SluicegateError, OSError):
-        # What cannot be read is a finding already, and has no value.
+        # An unreadable target is already a finding, and has no metrics.
         return
 
 
@@ -112,7 +112,7 @@ def _entry_of(word: str, config: Config, home: str) -> TargetEntry:
 
 
 def _verified_at(target: Target | None) -> float | None:
-    """When the contents of a target were last read to their end; None if that cannot be told."""
+    """The time when the contents of a target were last read completely; None if unknown."""
     with suppress(SluicegateError):
         return target.verified_at() if target else None
     return None

@@ -1,8 +1,8 @@
-"""What is measured of each kind of target, in Prometheus' text form.
+"""Metrics of targets, in Prometheus' text format.
 
-Positions and lag have the names and labels that kafka_exporter gave them, so that dashboards and
-alerts for consumer groups work for streams, too; a target is a consumer group. Everything else is
-called `sluicegate_…`.
+Positions and lag have the names and labels of kafka_exporter, so that dashboards and alerts for
+consumer groups also work for streams; a target is a consumer group. All other names begin with
+`sluicegate_`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PARTITION = ("consumergroup", "topic", "partition")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: its name, what its values mean, and what they are told apart by."""
+    """One metric: its name, its help text, and its labels."""
 
     name: str
     text: str
@@ -41,12 +41,12 @@ class Metric:
 METRICS = (
     Metric("kafka_consumergroup_lag", "Events that are still to be read", _PARTITION),
     Metric("kafka_consumergroup_current_offset", "Next offset to be read", _PARTITION),
-    Metric("sluicegate_job_alive", "Whether a job is at work, or may be"),
+    Metric("sluicegate_job_alive", "Whether a job is running, or may be"),
     Metric("sluicegate_head_age_seconds", "Time since the newest epoch, batch or commit"),
     Metric("sluicegate_epochs_total", "Epochs committed", kind=_COUNTER),
     Metric(
         "sluicegate_events_total",
-        "Events counted in the state, recognised as duplicates, or rejected; less after a rollback",
+        "Events applied to the state, dropped as duplicates, or rejected; less after a rollback",
         ("target", "outcome"),
         _COUNTER,
     ),
@@ -66,7 +66,7 @@ METRICS = (
 
 
 def exposition(report: RunReport) -> bytes:
-    """The whole file: a metric with its help and type, and a line per value."""
+    """The complete file: each metric with its help and type, and a line per value."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.registry import Collector
 
@@ -80,9 +80,9 @@ def exposition(report: RunReport) -> bytes:
 
 
 def write(report: RunReport, path: Path) -> RunReport:
-    """Put the file in place in one step, readable for everybody, as a collector is another user.
+    """Replace the file atomically, readable for all users, because the collector is another user.
 
-    Gives the report, with a finding if that failed: what was done is not forgotten over it.
+    Returns the report, with a finding if that failed.
     """
     try:
         with _open_to_all():

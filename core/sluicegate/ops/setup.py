@@ -1,7 +1,7 @@
-"""Homes, offset stores, a commented configuration and unattended runs; nothing is overwritten.
+"""Create homes, offset stores and a commented configuration; files are never overwritten.
 
-Neither knows the PATH or the directory of a person's shell, so both name everything in full, and
-the program by the name that no other program has.
+The configuration contains lines for cron and systemd. Neither has the PATH or the directory of
+the operator's shell, so both get complete paths, and the program by the name that is unique.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from shlex import quote
 from sluicegate import config
 from sluicegate.errors import NotFound, UnsupportedFormat
 from sluicegate.offsets import LockFileOffsetStore
-from sluicegate.offsets.legacy import is_reference
+from sluicegate.offsets.legacy import is_legacy
 from sluicegate.plan import Action, Plan
 from sluicegate.storage import LocalStorage, local_root, open_storage
 from sluicegate.stream import home
-from sluicegate.units import command
+from sluicegate.units import command, counted
 
 NAME = "sluicegate"
 _ELSEWHERE = Path("/usr/local/bin") / NAME
@@ -27,7 +27,7 @@ _ELSEWHERE = Path("/usr/local/bin") / NAME
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a run needs to be told: the program, the configuration and the home."""
+    """The parameters of a run: the program, the configuration and the home."""
 
     program: Path
     config: Path
@@ -48,7 +48,7 @@ class Installation:
 
 def cron_line(installation: Installation) -> str:
     """The line of a crontab: every quarter of an hour."""
-    # To cron a percent sign ends the command.
+    # In a crontab a percent sign ends the command.
     command = " ".join(quote(word) for word in installation.words).replace("%", r"\%")
     return f"*/15 * * * *  {command}"
 
@@ -82,66 +82,65 @@ def timer_unit() -> str:
 
 
 def commented(installation: Installation) -> str:
-    """All of it as comments of a configuration."""
+    """The lines for cron and systemd, as comments of a configuration."""
     units = {"service": service_unit(installation), "timer": timer_unit()}
     lines = [
-        "Unattended, by cron (crontab -e); cron mails what is printed, which is nothing when all",
-        "is well:",
+        "Unattended, by cron (crontab -e); cron mails the output, which is empty when all is well:",
         cron_line(installation),
         "Or by systemd: these two files, then: systemctl enable --now sluicegate-maintain.timer",
     ]
     for kind, text in units.items():
         lines.append(f"/etc/systemd/system/sluicegate-maintain.{kind}")
-        # Indented, since a table of this file looks the same.
+        # Indented, because a table of this file looks the same.
         lines += [f"    {line}" for line in text.splitlines() if line]
     return "".join(f"# {line}\n" for line in lines)
 
 
 def _systemd(word: str) -> str:
-    """A word of a unit's command: specifiers and variables mean nothing in it."""
+    """A word of a unit's command, with specifiers and variables escaped."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     plain = all(c.isalnum() or c in "-_./:@+,=%" for c in escaped)
     return escaped if plain else f'"{escaped}"'
 
 
-_MAKE_HOME = "make the home"
-_MAKE_STORE = "make the store"
+_MAKE_HOME = "create the home"
+_MAKE_STORE = "create the store"
 _WRITE = "write"
 
 
 def plan_init(home_uri: str, config_path: Path) -> Plan:
-    """What is missing of a home and its configuration; refuses a home with a damaged marker."""
+    """The plan to create a home and its configuration; a damaged marker is refused."""
     actions = []
     root = local_root(home_uri)
     try:
         home.open_home(home_uri)
     except NotFound:
-        actions.append(Action(_MAKE_HOME, str(root), _what_is_there(root)))
+        actions.append(Action(_MAKE_HOME, str(root), _contents(root)))
     if not os.path.lexists(config_path):
         actions.append(Action(_WRITE, str(config_path), "a commented example; it sets nothing"))
     return Plan(f"Set up Sluicegate in {root}", tuple(actions))
 
 
 def plan_store(uri: str) -> Plan:
-    """What is missing of an offset store; refuses one with a damaged marker."""
+    """The plan to create an offset store; a damaged marker is refused."""
     root = local_root(uri)
     actions = []
-    if root.is_dir() and is_reference(open_storage(uri, read_only=True)):
+    if root.is_dir() and is_legacy(open_storage(uri, read_only=True)):
         raise UnsupportedFormat(
-            f"{root} holds positions in the reference layout, which a store there would hide",
-            hint="make the store elsewhere, then: "
+            f"{root} holds legacy offset files, which a store in the same directory would hide",
+            hint="create the store elsewhere, then: "
             + command("offsets", "import", "STORE", str(root), "--consumer", "NAME"),
             place=str(root),
         )
     try:
         LockFileOffsetStore.open(uri, read_only=True)
     except NotFound:
-        actions.append(Action(_MAKE_STORE, str(root), _what_is_there(root)))
-    return Plan(f"Make an offset store in {root}", tuple(actions))
+        actions.append(Action(_MAKE_STORE, str(root), _contents(root)))
+    return Plan(f"Create an offset store in {root}", tuple(actions))
 
 
 def apply_init(plan: Plan, reason: str | None, home_uri: str) -> None:
-    """Make what the plan says; what somebody else made in the meantime is left as it is."""
+    """Apply the plan; files that another process created in the meantime are left unchanged."""
     for action in plan.actions:
         if action.verb == _MAKE_HOME:
             home.MARKER.create(LocalStorage.create(Path(action.place)), reason)
@@ -154,12 +153,14 @@ def apply_init(plan: Plan, reason: str | None, home_uri: str) -> None:
 
 
 def _example(path: Path, home_uri: str) -> str:
-    """A commented configuration, with how to run the maintenance of this very installation."""
+    """A commented configuration, with the maintenance commands of this installation."""
     return f"{config.example()}\n{commented(Installation.of(path, local_root(home_uri)))}"
 
 
-def _what_is_there(root: Path) -> str:
+def _contents(root: Path) -> str:
     if not root.exists():
         return "a new directory"
     held = sum(1 for _ in root.iterdir())
-    return f"the directory exists and holds {held} entries, which stay" if held else "it is empty"
+    if not held:
+        return "it is empty"
+    return f"the directory exists and keeps its {counted(held, 'entry', 'entries')}"

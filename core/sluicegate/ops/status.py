@@ -1,4 +1,4 @@
-"""Every named target on one screen: what it is, where it is, what is wrong with it."""
+"""The status of every named target: kind, position and findings."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class TargetStatus:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, worst first."""
+        """The findings, worst first."""
         return self.status.findings
 
     @property
     def worst(self) -> Severity | None:
-        """The severity that decides how urgent this target is."""
+        """The highest severity of its findings."""
         return self.findings[0].severity if self.findings else None
 
 
 def overview(config: Config, home: str) -> list[TargetStatus]:
-    """All named targets, those that need a person first."""
+    """All named targets, those with errors first."""
     found = [status_of(entry) for entry in list_targets(config, home)]
     order = [*Severity, None]
     return sorted(found, key=lambda each: (order.index(each.worst), each.entry.name))
 
 
 def status_of(entry: TargetEntry) -> TargetStatus:
-    """The status of one target, as far as its kind can be looked into."""
+    """The status of one target; an unreadable target is a finding."""
     try:
         status = entry.target.status() if entry.target else Status()
     except SluicegateError as e:

@@ -4,9 +4,9 @@ Layout of the body of its frame, a map (FORMAT.md):
 
     nodes     list of [name, capacity], by name
     n_shards  how many shards there are
-    owners    4 bytes for each shard, little-endian: the place of its node in `nodes`, or FFFFFFFF
+    owners    4 bytes for each shard, little-endian: the index of its node in `nodes`, or FFFFFFFF
 
-The version is not part of it: it is a fact of the snapshot that refers to the map.
+The version is not part of it: the snapshot that refers to the map has it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMAT = codec.Format("assign", 1, 256 * 1024 * 1024)
 MAX_SHARDS = 1 << 24
 MAX_NODES = 1 << 20
 MAX_CAPACITY = 1 << 20
-NOBODY = -1
+UNOWNED = -1
 
 
 class NoNodes(NotFound):
@@ -36,17 +36,17 @@ class NoNodes(NotFound):
 
 
 class AssignmentInvalid(UsageError):
-    """A map that is not one: shards missing, unknown owners, a capacity that is none."""
+    """An invalid map: shards missing, unknown owners, or an invalid capacity."""
 
-    default_hint = "see what belongs into it with: sluicegate shards show TARGET --json"
+    default_hint = "see an example of the fields with: sluicegate shards show TARGET --json"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """Shard → node; `nodes` are names with capacities, `owners` says of each shard which of them.
+    """Shard → node; `nodes` are names with capacities, `owners` has the index of each shard's node.
 
-    Nodes are in the order of their names, so nothing depends on who joined when. The owner of a
-    shard that has none is -1.
+    Nodes are ordered by name, so nothing depends on the order of joins. The owner of an unowned
+    shard is -1.
     """
 
     n_shards: int
@@ -65,15 +65,15 @@ class Assignment:
             raise AssignmentInvalid(
                 f"owners of {len(owners)} shards, but there are {self.n_shards}"
             )
-        if owners.min() < NOBODY or owners.max() >= len(self.nodes):
-            raise AssignmentInvalid("a shard belongs to a node that is not there")
+        if owners.min() < UNOWNED or owners.max() >= len(self.nodes):
+            raise AssignmentInvalid("a shard belongs to an unknown node")
         if self.version < 0:
             raise AssignmentInvalid(f"version {self.version} is below 0")
 
     @classmethod
     def unowned(cls, n_shards: int, version: int = 0) -> Assignment:
-        """No nodes, so that nobody owns anything."""
-        return cls(n_shards, {}, np.full(max(n_shards, 0), NOBODY, np.int32), version)
+        """No nodes, so that no shard has an owner."""
+        return cls(n_shards, {}, np.full(max(n_shards, 0), UNOWNED, np.int32), version)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -85,7 +85,7 @@ class Assignment:
     __hash__ = None  # type: ignore[assignment]  # it holds an array
 
     def is_same_map(self, other: Assignment) -> bool:
-        """Whether it assigns the same, at whatever version."""
+        """Whether the maps are equal, at any version."""
         return dict(self.nodes) == dict(other.nodes) and np.array_equal(self.owners, other.owners)
 
     @property
@@ -99,19 +99,19 @@ class Assignment:
         return np.fromiter(self.nodes.values(), np.int64, len(self.nodes))
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every shard has an owner, or there are no nodes at all."""
-        return not self.nodes or int(self.owners.min()) != NOBODY
+        return not self.nodes or int(self.owners.min()) != UNOWNED
 
     def node_of(self, shard: int) -> str | None:
-        """The node that owns a shard; None if nobody does."""
+        """The node that owns a shard; None if it has no owner."""
         if not 0 <= shard < self.n_shards:
             raise NotFound(f"there is no shard {shard}; they are 0 to {self.n_shards - 1}")
         owner = int(self.owners[shard])
-        return None if owner == NOBODY else self.names[owner]
+        return None if owner == UNOWNED else self.names[owner]
 
     def owner_names(self) -> list[str | None]:
-        """The node that owns each shard; None where nobody does."""
+        """The node that owns each shard; None for an unowned shard."""
         # The last is for -1.
         names = [*self.nodes, None]
         return [names[owner] for owner in self.owners.tolist()]
@@ -121,11 +121,11 @@ class Assignment:
         shard = shard_of(key, self.n_shards)
         found = self.node_of(shard)
         if found is None:
-            raise NoNodes(f"nobody owns shard {shard}, to which the key {key!r} belongs")
+            raise NoNodes(f"shard {shard} of the key {key!r} has no owner")
         return found
 
     def loads(self, weights: Column | None = None) -> Column:
-        """What each node has: shards, or the sum of their weights."""
+        """The load of each node: its shards, or the sum of their weights."""
         owned = self.owners >= 0
         chosen = None if weights is None else weights[owned]
         return np.bincount(self.owners[owned], chosen, minlength=len(self.nodes))
@@ -136,7 +136,7 @@ class Assignment:
 
 
 def checked_nodes(nodes: Mapping[str, int]) -> Mapping[str, int]:
-    """Nodes by name, with capacities that are whole numbers from 1."""
+    """Nodes by name, with capacities that are integers from 1."""
     if len(nodes) > MAX_NODES:
         raise AssignmentInvalid(f"{len(nodes):,} nodes are more than {MAX_NODES:,}")
     for name, capacity in nodes.items():
@@ -144,7 +144,7 @@ def checked_nodes(nodes: Mapping[str, int]) -> Mapping[str, int]:
         if type(capacity) is not int or not 1 <= capacity <= MAX_CAPACITY:
             raise AssignmentInvalid(
                 f"the capacity of {name} is {capacity!r}",
-                hint=f"it is a whole number from 1 to {MAX_CAPACITY:,}: twice as much gets twice "
+                hint=f"it is an integer from 1 to {MAX_CAPACITY:,}: twice the capacity gets twice "
                 "as many shards",
             )
     return dict(sorted(nodes.items()))
@@ -153,21 +153,21 @@ def checked_nodes(nodes: Mapping[str, int]) -> Mapping[str, int]:
 def from_names(
     owners: Iterable[str | None], nodes: Mapping[str, int] | None = None, version: int = 0
 ) -> Assignment:
-    """From the name of each shard's node; nodes that are not given have the capacity 1."""
+    """From the name of each shard's node; without `nodes`, all have the capacity 1."""
     names = list(owners)
     known = (
         dict.fromkeys((name for name in names if name is not None), 1) if nodes is None else nodes
     )
     number = {name: at for at, name in enumerate(sorted(known))}
     try:
-        column = [NOBODY if name is None else number[name] for name in names]
+        column = [UNOWNED if name is None else number[name] for name in names]
     except KeyError as e:
-        raise AssignmentInvalid(f"a shard belongs to {e.args[0]!r}, which is no node") from None
+        raise AssignmentInvalid(f"a shard belongs to {e.args[0]!r}, which is not a node") from None
     return Assignment(len(names), known, np.array(column, np.int32), version)
 
 
 def encode(assignment: Assignment) -> bytes:
-    """The blob of a map: equal maps give equal bytes, at whatever version."""
+    """The blob of a map: equal maps give equal bytes, at any version."""
     return codec.encode(
         FORMAT,
         {

@@ -1,7 +1,7 @@
-"""A rebalance in the operator's words, and as text in a plan.
+"""The description of a rebalance, and its text in a plan.
 
-It holds the map itself and the weights, not how they were found. So a saved plan says the same
-about itself when it is applied, though the weights have changed by then.
+The text holds the map itself and the weights, not their origin. So a saved plan has the same
+description when it is applied, even if the weights have changed by then.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 from sluicegate import units
 from sluicegate.errors import Corrupt, SluicegateError
 from sluicegate.plan import Action
-from sluicegate.shards.assignment import NOBODY, Assignment, decode, encode
+from sluicegate.shards.assignment import UNOWNED, Assignment, decode, encode
 from sluicegate.shards.planner import RebalancePlan, checked_weights, imbalance
 from sluicegate.shards.routing import Column
 
 OWN = "weight"
 """The measure of weights that come from a file."""
 EACH = 256
-"""Up to so many moves are shown one by one; more of them by the nodes they go from and to."""
+"""Up to this many moves are shown one by one; more are grouped by source and target node."""
 _NODES = 100
-_NOBODY = "nobody"
+_NO_OWNER = "none"
 _RANGES = 4
 
 Label = Callable[[int], str]
@@ -36,38 +36,38 @@ Cost = Callable[[int], str]
 
 
 def shard_label(shard: int) -> str:
-    """A shard as plans name it."""
+    """The label of a shard in plans."""
     return f"shard {shard}"
 
 
 def actions_of(
     plan: RebalancePlan, measure: str | None, label: Label = shard_label, cost: Cost | None = None
 ) -> list[Action]:
-    """Who comes and goes, every move with its cost, and every node's load before and after."""
+    """Nodes that join or leave, every move with its cost, and all loads before and after."""
     return [*_members(plan), *_moves(plan, measure, label, cost), *_loads(plan, measure)]
 
 
 def consequences_of(plan: RebalancePlan, proposal: Proposal) -> list[str]:
-    """How many moves, how many there must be, and how even it gets."""
+    """The number of moves, its lower bound, and the imbalance afterwards."""
     count, total = len(plan.moved), plan.after.n_shards
-    gets = ("gets" if count == 1 else "get") + " another node"
-    moved = f"{count:,} of {total:,} shards {gets if plan.after.nodes else 'lose their node'}"
-    told = [f"{moved}{_against(plan, proposal, count)}."]
+    move = f"move{'s' * (count == 1)} to another node"
+    moved = f"{count:,} of {total:,} shards {move if plan.after.nodes else 'lose their node'}"
+    lines = [f"{moved}{_against(plan, proposal, count)}."]
     if plan.after.nodes:
         before = imbalance(plan.before, plan.weights)
         after = imbalance(plan.after, plan.weights)
         now = f"; now it is {percent(before)}" if plan.before.nodes else ""
-        told.append(f"The most loaded node will be {percent(after)} above its share{now}.")
+        lines.append(f"The most loaded node will be {percent(after)} above its share{now}.")
     else:
-        told.append("No node is left, so nobody owns a shard.")
+        lines.append("No node is left, so no shard has an owner.")
     if heavy := _too_heavy(plan, proposal):
-        told.append(heavy)
-    return told
+        lines.append(heavy)
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a node has: how much, how much it should have, and which shards."""
+    """The load of a node: its amount, its share, and its shards."""
 
     node: str
     capacity: int
@@ -92,28 +92,28 @@ def loads_of(assignment: Assignment, weights: Column | None = None) -> list[Load
 
 
 def summary_of(plan: RebalancePlan, note: str) -> str:
-    """A rebalance in a line of the history."""
+    """A rebalance as a line of the history."""
     moved = f"{len(plan.moved):,} of {plan.after.n_shards:,} shards moved"
     return f"{note}: {moved}" if note else moved
 
 
 def joined(plan: RebalancePlan) -> list[str]:
-    """The nodes that come."""
+    """The nodes that join."""
     return sorted(plan.after.nodes.keys() - plan.before.nodes.keys())
 
 
 def left(plan: RebalancePlan) -> list[str]:
-    """The nodes that go."""
+    """The nodes that leave."""
     return sorted(plan.before.nodes.keys() - plan.after.nodes.keys())
 
 
 def percent(part: float) -> str:
-    """A part of one: `3.1 %`."""
+    """A fraction as text: `3.1 %`."""
     return f"{part * 100:.1f} %"
 
 
 def amount(value: float, measure: str | None) -> str:
-    """A load in its unit: `12 shards`, `1.5 MiB`, `40 keys`; of a file it has none."""
+    """A load with its unit: `12 shards`, `1.5 MiB`, `40 keys`; weights from a file have none."""
     if measure == "bytes":
         return units.size(round(value))
     number = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
@@ -124,7 +124,7 @@ def amount(value: float, measure: str | None) -> str:
 
 
 def ranges(numbers: Column, most: int = _RANGES) -> str:
-    """Ascending numbers, runs of them as one: `3, 7-9, …`."""
+    """Ascending numbers with runs as ranges: `3, 7-9, …`."""
     if not len(numbers):
         return ""
     cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
@@ -134,21 +134,21 @@ def ranges(numbers: Column, most: int = _RANGES) -> str:
 
 
 def _against(plan: RebalancePlan, proposal: Proposal, count: int) -> str:
-    """The number of moves beside the fewest that there could be."""
+    """A comparison of the number of moves with the lower bound."""
     if proposal.how in (INSTALL, UNDO) or not plan.after.nodes:
         return ""
     aim = "full balance" if proposal.bound is None else f"at most {percent(proposal.bound)} above"
     if not plan.reached and _too_heavy(plan, proposal):
         return f"; {aim} cannot be reached"
     if not plan.reached:
-        return f"; for {aim} it would take at least {plan.minimum:,}"
+        return f"; {aim} would need at least {plan.minimum:,}"
     if count == plan.minimum:
-        return "; no plan with fewer moves balances them so"
-    return f"; for {aim} it takes at least {plan.minimum:,}"
+        return "; no plan with fewer moves achieves this balance"
+    return f"; {aim} needs at least {plan.minimum:,}"
 
 
 def _too_heavy(plan: RebalancePlan, proposal: Proposal) -> str:
-    """The shard that alone is more than a node may have, if there is one."""
+    """The note about a shard that alone exceeds the limit of a node, if there is one."""
     weights = plan.weights
     if weights is None or plan.reached or not plan.after.nodes:
         return ""
@@ -158,7 +158,7 @@ def _too_heavy(plan: RebalancePlan, proposal: Proposal) -> str:
     if weights[shard] <= most:
         return ""
     weight = amount(float(weights[shard]), proposal.measure)
-    return f"Shard {shard} alone has {weight}, more than a node may have: no plan can help there."
+    return f"Shard {shard} alone has {weight}, more than the limit of a node: no plan can fix this."
 
 
 def _members(plan: RebalancePlan) -> Iterator[Action]:
@@ -176,9 +176,9 @@ def _moves(
     plan: RebalancePlan, measure: str | None, label: Label, cost: Cost | None
 ) -> Iterator[Action]:
     moved = plan.moved
-    placed = moved[plan.before.owners[moved] == NOBODY]
-    others = moved[plan.before.owners[moved] != NOBODY]
-    # That a shard gets its first owner costs nothing, so it need not be told of each.
+    placed = moved[plan.before.owners[moved] == UNOWNED]
+    others = moved[plan.before.owners[moved] != UNOWNED]
+    # The first owner of a shard costs nothing, so these are not listed one by one.
     yield from _by_route(plan, placed, measure)
     if len(others) > EACH:
         yield from _by_route(plan, others, measure)
@@ -187,12 +187,12 @@ def _moves(
         detail = [cost(shard)] if cost else []
         if plan.weights is not None:
             detail.append(amount(float(plan.weights[shard]), measure))
-        source, target = plan.before.node_of(shard), plan.after.node_of(shard) or _NOBODY
+        source, target = plan.before.node_of(shard), plan.after.node_of(shard) or _NO_OWNER
         yield Action("move", label(shard), ", ".join(filter(None, detail)), source, target)
 
 
 def _by_route(plan: RebalancePlan, moved: Column, measure: str | None) -> Iterator[Action]:
-    """The moves together that go from one node to another."""
+    """The moves, grouped by source and target node."""
     if not len(moved):
         return
     sources, targets = plan.before.owners[moved], plan.after.owners[moved]
@@ -205,15 +205,15 @@ def _by_route(plan: RebalancePlan, moved: Column, measure: str | None) -> Iterat
         if plan.weights is not None:
             detail += f" with {amount(float(plan.weights[shards].sum()), measure)}"
         source, target = plan.before.node_of(first), plan.after.node_of(first)
-        count = f"{len(shards):,} shard" + ("" if len(shards) == 1 else "s")
-        yield Action("move", count, detail, source or _NOBODY, target or _NOBODY)
+        count = units.counted(len(shards), "shard")
+        yield Action("move", count, detail, source or _NO_OWNER, target or _NO_OWNER)
 
 
 def _loads(plan: RebalancePlan, measure: str | None) -> Iterator[Action]:
     before, after = _by_name(plan.before, plan), _by_name(plan.after, plan)
     names = sorted({*before, *after})
     total, capacity = sum(after.values()), sum(plan.after.nodes.values())
-    # Of very many nodes, those that change most.
+    # If there are very many nodes, those that change most.
     if len(names) > _NODES:
         names.sort(key=lambda name: (-abs(after.get(name, 0) - before.get(name, 0)), name))
     for name in names[:_NODES]:
@@ -233,10 +233,10 @@ _MAX_WEIGHTS = 1 << 27
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """The map to be, and why: `how` it came about, and what the weights measure, if there are any.
+    """The new map and its origin: `how` it was made, and the `measure` of its weights, if any.
 
-    `minimum` and `reached` are those of the plan; `bound` is the imbalance that was asked for.
-    `sizes` are the bytes of state that each shard had then.
+    `minimum` and `reached` are those of the plan; `bound` is the requested imbalance. `sizes` are
+    the bytes of state that each shard had then.
     """
 
     after: Assignment
@@ -258,12 +258,12 @@ class Proposal:
         measure: str | None = None,
         sizes: Column | None = None,
     ) -> Proposal:
-        """What a plan proposes."""
+        """The proposal of a plan."""
         found = plan.minimum, plan.reached, bound, measure, plan.weights, sizes
         return cls(plan.after, how, *found)
 
     def plan_from(self, before: Assignment) -> RebalancePlan:
-        """What it means for an assignment as it is now."""
+        """The plan from the current assignment to the new map."""
         after = self.after.at_version(before.version + 1)
         return RebalancePlan(before, after, self.minimum, self.reached, self.weights)
 
@@ -307,7 +307,7 @@ def _proposal(fields: Any) -> Proposal:
             after = decode(base64.b64decode(data, validate=True), "its map")
             columns = [_unpacked(each, after.n_shards) for each in (weights, sizes)]
             return Proposal(after, how, minimum, reached, bound, measure, *columns)
-    raise ValueError("its fields are others")
+    raise ValueError("its fields are invalid")
 
 
 def _packed(weights: Column | None) -> str | None:
@@ -323,6 +323,6 @@ def _unpacked(text: str | None, n_shards: int) -> Column | None:
         data = base64.b64decode(text, validate=True)
     except binascii.Error as e:
         raise ValueError("its weights are damaged") from e
-    # A few bytes may claim to be many.
+    # A few bytes may decompress to very many.
     raw = zlib.decompressobj().decompress(data, min(_MAX_WEIGHTS, n_shards * 8 + 1))
     return checked_weights(np.frombuffer(raw, "<f8"), n_shards)

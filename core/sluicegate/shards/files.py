@@ -1,12 +1,12 @@
 """Assignments in plain files of other systems: JSON, CSV, and Kafka's reassignment JSON.
 
-    {"0": "a", "1": "b"}                      shard → node; null for a shard that nobody owns
+    {"0": "a", "1": "b"}                      shard → node; null for an unowned shard
     ["a", "b"]                                the same as a list
     {"nodes": {"a": 2, "b": 1}, "owners": …}  with capacities; owners in one of the forms above
     shard,node                                CSV, with or without this header
     {"version": 1, "partitions": […]}         Kafka: see `kafka`
 
-A file is written back in the form in which it was read.
+A file is written in the form in which it was read.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _HEADER = ["shard", "node"]
 
 @dataclass(frozen=True, slots=True)
 class AssignmentFile:
-    """What a file says; `form` is how it says it, `raw` what else is in it.
+    """The content of a file; `form` is its format, `raw` the parsed document.
 
-    `version` is the assignment's, if the file tells one.
+    `version` is the assignment's, if the file has one.
     """
 
     form: str
@@ -42,28 +42,28 @@ class AssignmentFile:
     version: int | None = None
 
     def label(self, shard: int) -> str:
-        """What a shard is called in the file."""
+        """The label of a shard in the file."""
         return kafka.label(self.raw, shard) if self.form == "kafka" else shard_label(shard)
 
     def cost(self, after: Assignment, shard: int) -> str:
-        """What moving a shard costs the system that the file is for."""
+        """The cost of moving a shard, for the system that uses the file."""
         return kafka.cost(self.raw, after, shard) if self.form == "kafka" else ""
 
     def refined(self, plan: RebalancePlan) -> RebalancePlan:
-        """A plan as good as this one that costs the system less, if there is one."""
+        """An equally good plan that costs the system less, if there is one."""
         return kafka.with_few_copies(self.raw, plan) if self.form == "kafka" else plan
 
-    def told(self, plan: RebalancePlan) -> list[str]:
-        """What a plan means for the system that the file is for."""
+    def consequences(self, plan: RebalancePlan) -> list[str]:
+        """The consequences of a plan for the system that uses the file."""
         if self.form == "kafka":
-            return kafka.told(self.raw, plan)
+            return kafka.consequences(self.raw, plan)
         if not self.keeps_capacities and any(size != 1 for size in plan.after.nodes.values()):
-            return ["The file cannot hold capacities: name them again the next time."]
+            return ["The file cannot hold capacities: set them again the next time."]
         return []
 
     @property
     def keeps_capacities(self) -> bool:
-        """Whether the file can say that nodes differ, or have no shards."""
+        """Whether the format can hold capacities, and nodes without shards."""
         return self.form == "document"
 
     def with_assignment(self, after: Assignment) -> str:
@@ -76,14 +76,14 @@ class AssignmentFile:
             rows = [[str(shard), name or ""] for shard, name in enumerate(owners)]
             return "".join(f"{_csv_line(row)}\n" for row in [*lines, *rows])
         if self.form == "document":
-            told = {} if self.version is None else {VERSION: self.version + 1}
+            version = {} if self.version is None else {VERSION: self.version + 1}
             listed = _like(self.raw["owners"], owners)
-            return _json({**self.raw, **told, "nodes": dict(after.nodes), "owners": listed})
+            return _json({**self.raw, **version, "nodes": dict(after.nodes), "owners": listed})
         return _json(_like(self.raw, owners))
 
 
 def parse(text: str, place: str) -> AssignmentFile:
-    """The assignment in a text, whichever form it has, or `AssignmentInvalid`."""
+    """The assignment in a text of any of these forms, or `AssignmentInvalid`."""
     try:
         if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
             return _from_json(json.loads(text.lstrip("\ufeff"), object_pairs_hook=_once))
@@ -128,7 +128,7 @@ def _complete(named: Mapping[int, str | None]) -> list[str | None]:
         raise ValueError("it has no shards")
     missing = next((shard for shard in range(len(named)) if shard not in named), None)
     if missing is not None:
-        raise ValueError(f"shard {missing} is missing, though there is {max(named)}")
+        raise ValueError(f"shard {missing} is missing, but shard {max(named)} exists")
     return [named[shard] for shard in range(len(named))]
 
 
@@ -145,7 +145,7 @@ def _from_csv(text: str) -> AssignmentFile:
 
 
 def _like(raw: Any, owners: list[str | None]) -> Any:
-    """The owners as a list or a map, as they were."""
+    """The owners as a list or a map, like `raw`."""
     if isinstance(raw, list):
         return owners
     return {str(shard): name for shard, name in enumerate(owners)}
@@ -164,5 +164,5 @@ def _csv_line(row: list[str]) -> str:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("a key occurs twice")
     return found

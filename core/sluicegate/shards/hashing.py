@@ -1,8 +1,8 @@
-"""FNV-1a over whole columns of texts: all keys of a block take each step at once.
+"""FNV-1a over columns of texts: all keys of a block take each step at once.
 
-The keys of a block are put in order of their length, so that those that still have bytes left are
-always the first ones. Eight bytes of every key are fetched at a time. When only a few long keys are
-left they are finished one by one, so that an outlier costs its own bytes and nothing more.
+The keys of a block are sorted by length, so that those that still have bytes left are always the
+first ones. Eight bytes of every key are fetched at a time. When only a few long keys are left they
+are finished one by one, so that an outlier costs only its own bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def hashes_of(texts: Texts) -> Column:
     if texts.null_count:
         raise UsageError(
             f"{texts.null_count:,} of {len(texts):,} keys are missing, so they belong to no shard",
-            hint="drop such events before, or give them a key of their own",
+            hint="drop such events first, or set a key for them",
         )
     if pa.types.is_dictionary(texts.type):
         return _of_dictionary(texts)
@@ -52,7 +52,7 @@ def remainders(hashes: Column, divisor: int) -> Column:
 
 
 def _of_dictionary(texts: Texts) -> Column:
-    """Every text of the dictionary once; one that is missing but not used does no harm."""
+    """Hash every text of the dictionary once; a missing one that is not used is allowed."""
     known = texts.dictionary
     if known.null_count:
         return hashes_of(known.take(texts.indices))
@@ -61,7 +61,7 @@ def _of_dictionary(texts: Texts) -> Column:
 
 
 def _blocks(texts: Texts) -> Iterator[tuple[int, tuple[Column, Column]]]:
-    """Where each block starts, its offsets from 0, and its bytes with a word of room after them."""
+    """The start of each block, its offsets from 0, and its bytes padded by a word."""
     if not len(texts):
         return
     _, raw, content = texts.buffers()
@@ -71,7 +71,7 @@ def _blocks(texts: Texts) -> Iterator[tuple[int, tuple[Column, Column]]]:
     for start in range(0, len(texts), _BLOCK):
         offsets = every[start : start + _BLOCK + 1].astype(np.int64)
         first, last = offsets[0], offsets[-1]
-        # With room, since the last word of the last text reaches past its end.
+        # Padded, because the last word of the last text reaches past its end.
         padded = np.zeros(last - first + _WORD, np.uint8)
         padded[: last - first] = data[first:last]
         yield start, (offsets - first, padded)
@@ -88,7 +88,7 @@ def _of_block(offsets: Column, data: Column) -> Column:
 
 
 def _stepped(starts: Column, lengths: Column, data: Column, *, stride: int) -> Column:
-    """The hashes of texts, longest first; with a stride, they are all as long and lie in a row."""
+    """The hashes of texts, longest first; with a stride, all are equally long and contiguous."""
     longest = int(lengths[0])
     # How many texts have more bytes than this, by the number of bytes.
     shorter = np.searchsorted(lengths[::-1], np.arange(longest), side="right")
@@ -108,7 +108,7 @@ def _stepped(starts: Column, lengths: Column, data: Column, *, stride: int) -> C
 
 
 def _words(data: Column, starts: Column, at: int, stride: int) -> Column:
-    """The eight bytes from a place in each text on; what is past its end is not looked at."""
+    """Eight bytes from a position in each text; bytes past its end are ignored."""
     if stride:
         # A copy in steps is much faster than looking up each start.
         found = np.ndarray((len(starts),), np.uint64, data, offset=at, strides=(stride,)).copy()
@@ -137,7 +137,6 @@ def shards_of(keys: Texts, n_shards: int) -> Column:
 
     Takes Arrow strings, large strings and dictionaries of them. A missing key is refused.
     """
-    # Imported here: who routes a single key needs neither numpy nor Arrow.
 
     if n_shards < 1:
         raise UsageError(f"there cannot be {n_shards} shards")

@@ -1,8 +1,8 @@
-"""The journal of a plain assignment file: what was there before each change lies beside it.
+"""The journal of a plain assignment file: the text before each change is kept beside it.
 
-`NAME.sluicegate/` holds one file per change, `00000001.json` and so on, with the text that was
-there before. It is written first, then the file itself is replaced in one step. Only the newest
-change can be undone, and only while the file still is what that change made of it.
+`NAME.sluicegate/` holds one file per change, `00000001.json` and so on, with the text from before.
+It is written first, then the file itself is replaced in one step. Only the newest change can be
+undone, and only while the file still has the text that the change wrote.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
-    """What a change does, what that means, the text of the file after it, and a line on it."""
+class _Parts:
+    """The actions and consequences of a change, the new text of the file, and a summary."""
 
     actions: list[Action]
-    said: list[str]
+    consequences: list[str]
     after: str
     summary: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileOperation(ABC):
-    """A change of an assignment file; with `output` it becomes a new file instead."""
+    """A change of an assignment file; with `output` it writes a new file instead."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -55,8 +55,8 @@ class FileOperation(ABC):
     output: str | None = None
 
     @abstractmethod
-    def plan(self, journal: FileJournal, text: str) -> _Meaning:
-        """What it means for a file with this text."""
+    def plan(self, journal: FileJournal, text: str) -> _Parts:
+        """The change of a file with this text."""
 
     def to_work(self) -> dict[str, Any]:
         """As plain values, for a plan."""
@@ -64,36 +64,36 @@ class FileOperation(ABC):
 
 
 class Rebalance(FileOperation):
-    """Assign the shards by a proposal, which `data` is the text of."""
+    """Assign the shards by a proposal; `data` is its text."""
 
     name: ClassVar = "rebalance"
     title: ClassVar = "Rebalance"
 
-    def plan(self, journal: FileJournal, text: str) -> _Meaning:
+    def plan(self, journal: FileJournal, text: str) -> _Parts:
         before, proposal = parse(text, journal.uri), Proposal.from_text(self.data)
         if proposal.after.n_shards != before.assignment.n_shards:
             raise Corrupt(f"the plan assigns {proposal.after.n_shards} shards, not this file's")
         made = proposal.plan_from(before.assignment)
         if made.is_nothing:
-            return _Meaning([], [], text, "")
+            return _Parts([], [], text, "")
         cost = partial(before.cost, made.after)
         actions = describe.actions_of(made, proposal.measure, before.label, cost)
-        said = [*describe.consequences_of(made, proposal), *before.told(made)]
+        consequences = [*describe.consequences_of(made, proposal), *before.consequences(made)]
         summary = describe.summary_of(made, self.note)
-        return _Meaning(actions, said, before.with_assignment(made.after), summary)
+        return _Parts(actions, consequences, before.with_assignment(made.after), summary)
 
 
 class Restore(FileOperation):
-    """Bring back the text that an operation replaced."""
+    """Restore the text that an operation replaced."""
 
     name: ClassVar = "restore"
     title: ClassVar = "Restore"
 
-    def plan(self, journal: FileJournal, text: str) -> _Meaning:
+    def plan(self, journal: FileJournal, text: str) -> _Parts:
         del text
-        said = ["The file is again what it was before that change."]
+        consequences = ["The file gets the text from before that change."]
         actions = [Action("restore", journal.file)]
-        return _Meaning(actions, said, journal.before(self.undoes), self.note)
+        return _Parts(actions, consequences, journal.before(self.undoes), self.note)
 
 
 _OPERATIONS: dict[str, type[FileOperation]] = {each.name: each for each in (Rebalance, Restore)}
@@ -109,7 +109,7 @@ class FileJournal(Journal[FileOperation]):
         self._kept = f"{self.file}.sluicegate"
 
     def read(self) -> AssignmentFile:
-        """What the file says now."""
+        """The current content of the file."""
         return parse(self._text(), self.uri)
 
     def history(self) -> list[Entry]:
@@ -117,7 +117,7 @@ class FileJournal(Journal[FileOperation]):
         for fields in reversed(self._operations()):
             before = _digest(fields["before"])
             if fields["after"] == digest:
-                undo = "yes" if newest else "no: undo what came after it first"
+                undo = "yes" if newest else "no: undo the later changes first"
                 newest, digest = False, before
             elif before == digest:
                 undo = "no: it was never finished"
@@ -141,21 +141,21 @@ class FileJournal(Journal[FileOperation]):
 
     def propose(self, operation: FileOperation) -> Plan:
         text = self._text()
-        meaning = operation.plan(self, text)
-        actions, said = meaning.actions, meaning.said
-        if meaning.after == text:
-            actions, said = [], []
+        parts = operation.plan(self, text)
+        actions, consequences = parts.actions, parts.consequences
+        if parts.after == text:
+            actions, consequences = [], []
         elif operation.output:
             actions.append(Action("write", operation.output, "a new file"))
-            said.append(f"{self.file} stays as it is: it is the way back.")
+            consequences.append(f"{self.file} is not changed; keep it to revert this.")
         else:
-            kept = f"what it says now is kept in {self._kept}"
+            kept = f"the current text is kept in {self._kept}"
             actions.append(Action("write", self.file, kept))
         asked = [f"Asked for: {operation.note}."] if operation.note and actions else []
         return Plan(
             title=f"{operation.title} {self.file}",
             actions=tuple(actions),
-            consequences=(*asked, *said),
+            consequences=(*asked, *consequences),
             preconditions=(Precondition("the file", _digest(text)),),
             subject=Subject(KIND, self.uri),
             work=operation.to_work(),
@@ -169,11 +169,11 @@ class FileJournal(Journal[FileOperation]):
         why = f": {wanted[0].undo}" if wanted else ""
         raise NothingToUndo(
             f"there is nothing to undo in {self.uri}{why}",
-            hint=f"see its changes with: {command('history', self.uri)}",
+            hint=f"list its changes with: {command('history', self.uri)}",
         )
 
     def inverse(self, entry: Entry, *, force: bool) -> FileOperation:
-        del force  # nobody writes to a plain file
+        del force  # a plain file has no running writer
         return Restore(note=f"undo {entry.id}", undoes=entry.id)
 
     def settle(self, _entry: Entry) -> None:
@@ -187,34 +187,34 @@ class FileJournal(Journal[FileOperation]):
         with self._storage.lock(f"{self._kept}/change.lock").hold():
             check_drift(plan, self.propose(operation))
             text = self._text()
-            meaning = operation.plan(self, text)
+            parts = operation.plan(self, text)
             number = max(self._numbers(), default=0) + 1
-            fields = _record(operation, meaning, approval) | {
+            fields = _record(operation, parts, approval) | {
                 "id": f"{self.file}@{number}",
                 "before": text,
-                "after": _digest(meaning.after),
+                "after": _digest(parts.after),
             }
-            self._remember(number, fields)
-            self._storage.replace(self.file, meaning.after.encode())
+            self._keep(number, fields)
+            self._storage.replace(self.file, parts.after.encode())
         return _entry(fields, "yes")
 
     def _apply_elsewhere(
         self, plan: Plan, operation: FileOperation, output: str, approval: Approval
     ) -> Entry:
         check_drift(plan, self.propose(operation))
-        meaning = operation.plan(self, self._text())
+        parts = operation.plan(self, self._text())
         beside, name = open_beside(output)
-        if not beside.put_if_absent(name, meaning.after.encode()):
+        if not beside.put_if_absent(name, parts.after.encode()):
             raise SluicegateError(
-                f"{output} exists already; an output never overwrites a file",
+                f"{output} already exists; an output never overwrites a file",
                 hint="name another file, or remove that one",
                 place=output,
             )
-        fields = _record(operation, meaning, approval) | {"id": name}
+        fields = _record(operation, parts, approval) | {"id": name}
         return _entry(fields, "no: remove the new file")
 
     def before(self, operation: str | None) -> str:
-        """What the file was before an operation."""
+        """The text of the file before an operation."""
         found = next((each for each in self._operations() if each["id"] == operation), None)
         if found is None:
             raise NothingToUndo(f"there is no operation {operation!r} of {self._path}")
@@ -227,7 +227,7 @@ class FileJournal(Journal[FileOperation]):
             raise Corrupt(f"{self._path}, byte {e.start}: not UTF-8", place=self.uri) from e
 
     def _operations(self) -> list[dict[str, Any]]:
-        """What is kept of the changes, oldest first."""
+        """The kept changes, oldest first."""
         return [self._operation(f"{self._kept}/{name}.json") for name in sorted(self._names())]
 
     def _numbers(self) -> Iterator[int]:
@@ -251,12 +251,12 @@ class FileJournal(Journal[FileOperation]):
                 isinstance(found.get(name), str) for name in ("before", "after")
             ):
                 return dict(found)
-        raise Corrupt(f"{place} is not a change: its fields are others", place=place)
+        raise Corrupt(f"{place} is not a change: its fields are invalid", place=place)
 
-    def _remember(self, number: int, fields: Mapping[str, Any]) -> None:
+    def _keep(self, number: int, fields: Mapping[str, Any]) -> None:
         key = f"{self._kept}/{number:08d}.json"
         if not self._storage.put_if_absent(key, json.dumps(fields, indent=1).encode()):
-            raise Drifted(f"somebody else changed {self._path} at the same time")
+            raise Drifted(f"another process changed {self._path} at the same time")
 
 
 class FileShards(OwnedShards):
@@ -274,7 +274,7 @@ class FileShards(OwnedShards):
         if self._file.form == "kafka":
             raise UnsupportedFormat(
                 f"{self.uri} is for Kafka, whose producers choose the partition of a key",
-                hint="see who leads what with: sluicegate shards show",
+                hint="list the leaders with: sluicegate shards show",
             )
 
     def change(
@@ -286,12 +286,12 @@ class FileShards(OwnedShards):
         return Change.of(self._journal, self._journal.propose(operation))
 
 
-def _record(operation: FileOperation, meaning: _Meaning, approval: Approval) -> dict[str, Any]:
+def _record(operation: FileOperation, parts: _Parts, approval: Approval) -> dict[str, Any]:
     return {
         "at": time.time(),
         "kind": operation.name,
         "by": str(approval.by),
-        "summary": meaning.summary,
+        "summary": parts.summary,
         "reason": approval.reason,
         "undoes": operation.undoes,
         "plan_digest": approval.plan_digest,

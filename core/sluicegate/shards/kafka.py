@@ -1,9 +1,9 @@
 """Kafka's reassignment JSON, as `kafka-reassign-partitions.sh` reads and prints it.
 
 A partition is a shard, and its preferred leader, the first replica, is the node that owns it. A new
-leader that is a replica already is moved to the front, which copies nothing; another takes the old
-leader's place. Where a broker leaves, its followers are replaced, too, so that every partition
-keeps its number of replicas and has each broker once.
+leader that is already a replica is moved to the front, which copies nothing; any other replaces the
+old leader. If a broker leaves, its followers are replaced, too, so that every partition keeps its
+number of replicas and has each broker once.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from sluicegate.shards.assignment import NOBODY, Assignment, AssignmentInvalid, from_names
+from sluicegate.shards.assignment import UNOWNED, Assignment, AssignmentInvalid, from_names
 from sluicegate.shards.planner import RebalancePlan, translated
 from sluicegate.shards.weights import shard_number
+from sluicegate.units import counted
 
 _ANY = "any"
 
 
 def assignment_of(document: Mapping[str, Any]) -> Assignment:
-    """Who leads which partition, in the order of the file."""
+    """The leader of each partition, in the order of the file."""
     if document.get("version") != 1:
-        raise ValueError(f"it is of version {document.get('version')!r:.20}; 1 is known")
+        raise ValueError(f"it has version {document.get('version')!r:.20}; only 1 is known")
     seen: set[tuple[str, int]] = set()
     brokers: set[int] = set()
     leaders: list[str | None] = []
     for each in document["partitions"]:
         topic, partition, replicas = _checked(each)
         if (topic, partition) in seen:
-            raise ValueError(f"{topic}[{partition}] is there twice")
+            raise ValueError(f"{topic}[{partition}] occurs twice")
         seen.add((topic, partition))
         brokers.update(replicas)
         leaders.append(str(replicas[0]))
@@ -43,21 +44,21 @@ def assignment_of(document: Mapping[str, Any]) -> Assignment:
 
 
 def label(document: Mapping[str, Any], shard: int) -> str:
-    """A partition as it is usually written."""
+    """The label of a partition: `topic[0]`."""
     each = document["partitions"][shard]
     return f"{each['topic']}[{each['partition']}]"
 
 
 def cost(document: Mapping[str, Any], after: Assignment, shard: int) -> str:
-    """What it costs to give a partition its new leader."""
+    """The cost of a partition's new leader."""
     leader = _leaders(after)[shard]
     if leader in document["partitions"][shard]["replicas"]:
-        return "only the leader changes, which is a replica already"
+        return "only the leader changes; it is already a replica"
     return f"copies the partition to {leader}"
 
 
-def told(document: Mapping[str, Any], plan: RebalancePlan) -> list[str]:
-    """What a plan means for the brokers."""
+def consequences(document: Mapping[str, Any], plan: RebalancePlan) -> list[str]:
+    """The consequences of a plan for the brokers."""
     copies, count = _copies(document, plan), len(plan.moved)
     followers = sum(
         len(set(new["replicas"][1:]) - set(old["replicas"]))
@@ -65,17 +66,20 @@ def told(document: Mapping[str, Any], plan: RebalancePlan) -> list[str]:
             document["partitions"], reassigned(document, plan.after)["partitions"], strict=True
         )
     )
-    known = f"{count - copies:,} get one that is a replica already"
-    said = [f"{copies:,} partitions are copied to a new leader; {known}."]
+    copied = counted(copies, "partition is", "partitions are")
+    known = counted(count - copies, "gets a leader that is", "get a leader that is")
+    lines = [f"{copied} copied to a new leader; {known} already a replica."]
     if followers:
-        said.append(f"{followers:,} followers on brokers that leave are replaced, and copied.")
-    return said
+        where = "on brokers that leave"
+        replaced = counted(followers, f"follower {where} is", f"followers {where} are")
+        lines.append(f"{replaced} replaced, and copied.")
+    return lines
 
 
 def with_few_copies(document: Mapping[str, Any], plan: RebalancePlan) -> RebalancePlan:
     """A plan with the same loads and as many moves, that prefers leaders which are replicas.
 
-    Only of plans by number: there any partition of a broker is as good as another.
+    Only for plans by number: there all partitions of a broker are equivalent.
     """
     if plan.weights is not None or not plan.after.nodes:
         return plan
@@ -86,27 +90,27 @@ def with_few_copies(document: Mapping[str, Any], plan: RebalancePlan) -> Rebalan
 
 
 def _preferring(document: Mapping[str, Any], plan: RebalancePlan) -> list[int]:
-    """Owners with the loads of a plan; who must give away gives first to its own replicas."""
+    """Owners with the loads of a plan; surplus partitions go first to their own replicas."""
     start = translated(plan.before, plan.after).tolist()
-    before = Counter(owner for owner in start if owner != NOBODY)
+    before = Counter(owner for owner in start if owner != UNOWNED)
     after = Counter(plan.after.owners.tolist())
     going, coming = before - after, after - before
     number = {_broker(name): at for at, name in enumerate(plan.after.nodes)}
     found = list(start)
     for shard, owner in enumerate(start):
-        if owner != NOBODY and not going[owner]:
+        if owner != UNOWNED and not going[owner]:
             continue
-        replicas = [number.get(b, NOBODY) for b in document["partitions"][shard]["replicas"]]
-        chosen = next((r for r in replicas if r != NOBODY and coming[r]), None)
+        replicas = [number.get(b, UNOWNED) for b in document["partitions"][shard]["replicas"]]
+        chosen = next((r for r in replicas if r != UNOWNED and coming[r]), None)
         if chosen is not None:
             found[shard] = chosen
             coming[chosen] -= 1
-            going[owner] -= owner != NOBODY
-    # What must still go, goes to whoever must still get some.
-    homeless = [shard for shard, owner in enumerate(found) if owner == NOBODY]
+            going[owner] -= owner != UNOWNED
+    # The rest goes to the brokers that still need partitions.
+    homeless = [shard for shard, owner in enumerate(found) if owner == UNOWNED]
     for shard in reversed(range(len(found))):
         owner = found[shard]
-        if owner != NOBODY and owner == start[shard] and going[owner]:
+        if owner != UNOWNED and owner == start[shard] and going[owner]:
             going[owner] -= 1
             homeless.append(shard)
     for shard, owner in zip(sorted(homeless), sorted(coming.elements()), strict=True):
@@ -120,7 +124,7 @@ def _copies(document: Mapping[str, Any], plan: RebalancePlan) -> int:
 
 
 def reassigned(document: Mapping[str, Any], after: Assignment) -> dict[str, Any]:
-    """The document with other leaders, and without the brokers that are not there any more."""
+    """The document with the new leaders, and without brokers that left."""
     known = {_broker(name): capacity for name, capacity in after.nodes.items()}
     leaders = _leaders(after)
     led = [_led_by(each, leaders[s]) for s, each in enumerate(document["partitions"])]
@@ -163,7 +167,7 @@ def _led_by(each: Mapping[str, Any], leader: int) -> dict[str, Any]:
 def _without_gone(
     each: Mapping[str, Any], known: Mapping[int, int], held: Counter[int]
 ) -> dict[str, Any]:
-    """With every broker that is gone replaced by the one that has least of all."""
+    """With every broker that left replaced by the one with the least load."""
     found = dict(each)
     for at, broker in enumerate(each["replicas"]):
         if broker in known:
@@ -171,9 +175,9 @@ def _without_gone(
         free = [b for b in known if b not in found["replicas"]]
         if not free:
             raise AssignmentInvalid(
-                f"{each['topic']}[{each['partition']}] has {len(each['replicas'])} replicas, but "
-                f"only {len(known)} brokers would be left",
-                hint="let other brokers join first, or lower the number of replicas in the file",
+                f"{each['topic']}[{each['partition']}] needs {len(each['replicas'])} replicas, but "
+                f"only {counted(len(known), 'broker')} would be left",
+                hint="add other brokers first, or lower the number of replicas in the file",
             )
         chosen = min(free, key=lambda b: (held[b] / known[b], b))
         held[chosen] += 1
@@ -186,13 +190,13 @@ def _replaced(each: Mapping[str, Any], at: int, broker: int) -> dict[str, Any]:
     replicas[at] = broker
     found = {**each, "replicas": replicas}
     if each.get("log_dirs") is not None:
-        # Where it lies on the new broker is for the broker to say.
+        # The new broker chooses its own log directory.
         found["log_dirs"] = [_ANY if i == at else d for i, d in enumerate(each["log_dirs"])]
     return found
 
 
 def _leaders(after: Assignment) -> list[int]:
-    if not after.nodes or not after.is_whole:
+    if not after.nodes or not after.is_complete:
         raise AssignmentInvalid("a partition cannot be without a leader")
     brokers = [_broker(name) for name in after.nodes]
     return [brokers[owner] for owner in after.owners.tolist()]

@@ -1,6 +1,6 @@
-"""Handing out units to nodes, one at a time to whoever has least; and the loads of fewest moves.
+"""Distribute units to nodes, one at a time to the least loaded; and the loads of fewest moves.
 
-Loads are counts of shards. What a node has is judged in proportion to its capacity.
+Loads are counts of shards, compared in proportion to the capacity of a node.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _HALVINGS = 80
 
 
 def fill(loads: Column, room: Column, capacities: Column, count: int) -> Column:
-    """How many of `count` units each node gets, if each goes to the one that then has least.
+    """How many of `count` units each node gets, if each goes to the then least loaded node.
 
-    No node gets more than its room. Of equals the first comes first.
+    No node gets more than its room. Among equals the first comes first.
     """
     return _handed_out(loads + 1, room, capacities, count)
 
 
 def drain(loads: Column, room: Column, capacities: Column, count: int) -> Column:
-    """How many of `count` units each node loses, if each is taken from the one that has most.
+    """How many of `count` units each node loses, if each is taken from the most loaded node.
 
-    No node loses more than its room. Of equals the last comes first, so that who was filled first
-    keeps what it has.
+    No node loses more than its room. Among equals the last comes first, so that a node that was
+    filled first keeps its units.
     """
     return _handed_out(-loads[::-1], room[::-1], capacities[::-1], count)[::-1]
 
@@ -39,9 +39,9 @@ def nearest(loads: Column, low: Column, high: Column, capacities: Column, total:
 
 
 def fewest_moves(loads: Column, low: Column, high: Column, total: int) -> int:
-    """How many moves it takes at least until every load is from low to high.
+    """The lower bound of moves until every load is from low to high.
 
-    What is above must go, like what nobody has; what is below must come. One move does one of each.
+    Surplus and unowned units must go, missing units must come. One move does one of each.
     """
     unowned = total - int(loads.sum())
     going = unowned + int(np.clip(loads - high, 0, None).sum())
@@ -64,7 +64,7 @@ def _handed_out(first: Column, room: Column, capacities: Column, count: int) -> 
             low = level
     given = _below(first, room, capacities, low)
     rest = count - int(given.sum())
-    # What is left is at one level: at most one unit of each node.
+    # The remaining units are at one level: at most one of each node.
     while rest > 0 and np.any(given < room):
         open_ = np.flatnonzero(given < room)
         level_of = (first[open_] + given[open_]) / capacities[open_]

@@ -1,7 +1,7 @@
 """Members of an assignment: nodes that join, leave or change their capacity.
 
-Each of these gives a plan and changes nothing. Who joins twice, or leaves twice, gets a plan that
-keeps the assignment as it is, if that is asked for; never an empty one.
+Each of these returns a plan and changes nothing. With `idempotent`, a node that joins or leaves a
+second time gets a plan that keeps the assignment as it is, never an empty one.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from sluicegate.shards.planner import RebalancePlan, between, plan
 
 
 class NodeExists(UsageError):
-    """The node has joined already."""
+    """The node is already a member."""
 
-    default_hint = "add --idempotent if that is well; see who is there with: sluicegate shards show"
+    default_hint = "add --idempotent to accept that; list the nodes with: sluicegate shards show"
 
 
 class NodeUnknown(NotFound):
     """There is no such node."""
 
-    default_hint = "add --idempotent if that is well; see who is there with: sluicegate shards show"
+    default_hint = "add --idempotent to accept that; list the nodes with: sluicegate shards show"
 
 
 class LastNode(UsageError):
-    """Without the node nobody would own the shards."""
+    """Without the node the shards would have no owner."""
 
-    default_hint = "let another join first; or add --force, and Spark decides how to share the work"
+    default_hint = "add another node first; or add --force, and Spark distributes the work"
 
 
 class StaleAssignment(Fenced):
-    """An assignment made elsewhere is not newer than the one that is there."""
+    """An assignment made elsewhere is not newer than the current one."""
 
-    default_hint = "make it anew from the one that is there: sluicegate shards show TARGET --json"
+    default_hint = "create it again from the current one: sluicegate shards show TARGET --json"
 
 
 def join(
@@ -44,11 +44,11 @@ def join(
     idempotent: bool = False,
     max_moves: int | None = None,
 ) -> RebalancePlan:
-    """Let nodes in, with the fewest moves that give them their share."""
+    """Add nodes, with the fewest moves that give them their share."""
     known = sorted(nodes.keys() & current.nodes.keys())
     if known and not idempotent:
-        raise NodeExists(f"{', '.join(known)} has joined already")
-    # A node that is there keeps its capacity: joining again changes nothing.
+        raise NodeExists(f"{', '.join(known)} has already joined")
+    # An existing node keeps its capacity: joining again changes nothing.
     if len(known) == len(nodes):
         return between(current, current)
     return plan(current, {**nodes, **current.nodes}, max_moves=max_moves)
@@ -62,7 +62,7 @@ def leave(
     force: bool = False,
     max_moves: int | None = None,
 ) -> RebalancePlan:
-    """Let nodes go; what they own goes to the others, and as little else moves as can be."""
+    """Remove nodes; their shards move to the others, and as few other shards as possible move."""
     going = set(names)
     unknown = sorted(going - current.nodes.keys())
     if unknown and not idempotent:
@@ -73,12 +73,12 @@ def leave(
     if stay:
         return plan(current, stay, max_moves=max_moves)
     if not force:
-        raise LastNode(f"nobody would be left to own the {current.n_shards:,} shards")
+        raise LastNode(f"no node would be left to own the {current.n_shards:,} shards")
     return between(current, Assignment.unowned(current.n_shards))
 
 
 def resize(current: Assignment, capacities: Mapping[str, int]) -> dict[str, int]:
-    """The nodes with other capacities for some."""
+    """The nodes, with new capacities for some."""
     if unknown := sorted(capacities.keys() - current.nodes.keys()):
         known = ", ".join(current.names) or "none"
         raise NodeUnknown(f"there is no node {', '.join(unknown)}", hint=f"the nodes are: {known}")
@@ -86,7 +86,7 @@ def resize(current: Assignment, capacities: Mapping[str, int]) -> dict[str, int]
 
 
 def install(current: Assignment, made: Assignment, version: int | None = None) -> RebalancePlan:
-    """Take over an assignment that was made elsewhere, as it is; `version` is what it says it is.
+    """Install an assignment that was made elsewhere, unchanged; `version` is the one it states.
 
     Refused if it is for other shards, leaves some unowned, or is not newer than the current one.
     """
@@ -94,10 +94,10 @@ def install(current: Assignment, made: Assignment, version: int | None = None) -
         raise AssignmentInvalid(
             f"it assigns {made.n_shards:,} shards, but there are {current.n_shards:,}"
         )
-    if not made.nodes or not made.is_whole:
+    if not made.nodes or not made.is_complete:
         raise AssignmentInvalid("it leaves shards without an owner")
     if version is not None and version <= current.version:
         raise StaleAssignment(
-            f"it is of version {version}, but the assignment is at {current.version} already"
+            f"it has version {version}, but the assignment is already at {current.version}"
         )
     return between(current, made)

@@ -1,4 +1,4 @@
-"""The shards of a target: who owns them, what they weigh, and how that is changed."""
+"""The shards of a target: their owners, their weights, and how to change the assignment."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from sluicegate.target import Change
 
 
 class OwnedShards(ABC):
-    """Every kind of target with shards has its own."""
+    """The shards of a target; every kind of target with shards has a subclass."""
 
     measures: tuple[str, ...] = ()
-    """What the target itself knows of its shards' weights."""
+    """The weights that the target itself knows."""
     usual_measures: tuple[str, ...] = ()
-    """Those that are shown unless others are asked for."""
+    """Those that are shown by default."""
 
     def __init__(self, uri: str, assignment: Assignment) -> None:
         self.uri = uri
         self.assignment = assignment
 
     def label(self, shard: int) -> str:
-        """What a shard is called."""
+        """The label of a shard."""
         return shard_label(shard)
 
     def weights(self, measure: str) -> Column:
-        """What the shards weigh, by one of the measures."""
+        """The weights of the shards, by one of the measures."""
         raise KeyError(measure)
 
     @property
@@ -38,10 +38,10 @@ class OwnedShards(ABC):
         return self.assignment.version or None
 
     def counters(self) -> dict[str, int] | None:
-        """How often nodes came and went; None if that is not kept."""
+        """How often nodes joined and left; None if that is not kept."""
         return None
 
-    def check_keys(self) -> None:  # noqa: B027 - most have nothing against it
+    def check_keys(self) -> None:  # noqa: B027 - most kinds accept keys
         """Refuse if the shard of a key is chosen by another rule."""
 
     def advice(self) -> list[str]:
@@ -52,4 +52,4 @@ class OwnedShards(ABC):
     def change(
         self, plan: RebalancePlan, how: str, note: str, *, output: str | None, **asked: Any
     ) -> Change:
-        """A plan as a change of the target; `asked` is what it was made for."""
+        """A plan as a change of the target; `asked` is the request it was made for."""

@@ -1,9 +1,9 @@
-"""Plans of who gets which shard: balanced, with the fewest possible moves.
+"""Plans of the assignment of shards to nodes: balanced, with the fewest possible moves.
 
 A plan is a pure function of the assignment, the nodes and the weights: the same for every order of
 the nodes, on every machine. Without weights every node gets floor or ceiling of its share, and no
-plan with fewer moves does that (`levels.fewest_moves`). With weights finding the fewest is as hard
-as packing bins, so a bound of how few there could be stands beside what was found.
+plan with fewer moves does that (`levels.fewest_moves`). With weights the minimum is as hard as bin
+packing, so the plan shows a lower bound instead.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 
 from sluicegate.errors import UsageError
 from sluicegate.shards import levels, weighted
-from sluicegate.shards.assignment import NOBODY, Assignment, NoNodes, checked_nodes
+from sluicegate.shards.assignment import UNOWNED, Assignment, NoNodes, checked_nodes
 from sluicegate.shards.routing import Column
+from sluicegate.units import counted
 
 DEFAULT_IMBALANCE = 0.05
 _RADIX = 1 << 16
@@ -25,7 +26,7 @@ _GONE = -2
 
 
 class TooFewMoves(UsageError):
-    """More shards have no owner, or lose theirs, than may be moved."""
+    """More shards need a new owner than may be moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Move:
 class RebalancePlan:
     """From one assignment to another.
 
-    `minimum` is how many moves it takes at least to be as balanced as was asked for; `reached`
-    says whether the plan gets there.
+    `minimum` is the lower bound of moves for the requested balance; `reached` is whether the plan
+    achieves that balance.
     """
 
     before: Assignment
@@ -58,7 +59,7 @@ class RebalancePlan:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether all stays as it is, members and capacities too."""
+        """Whether nothing changes, including members and capacities."""
         return self.before.is_same_map(self.after)
 
     def moves(self) -> Iterator[Move]:
@@ -75,20 +76,21 @@ def plan(
     max_moves: int | None = None,
     max_imbalance: float | None = None,
 ) -> RebalancePlan:
-    """How the shards get to these nodes, balanced, at the next version.
+    """Balance the shards across these nodes, at the next version.
 
-    `weights` are what each shard costs; None: all the same. `max_imbalance` is how far above its
-    share a node may be (0.05: five percent). With `max_moves` what it takes to have all shards
-    owned comes first, and then whatever relieves the most loaded.
+    `weights` is the weight of each shard; None: all equal. `max_imbalance` is how far above its
+    share a node may be (0.05: five percent). With `max_moves`, unowned shards get an owner first,
+    then the most loaded nodes are relieved.
     """
     known = checked_nodes(nodes)
     if not known:
-        raise NoNodes("there is no node to give the shards to")
+        raise NoNodes("there is no node to own the shards")
     start = _started(current, known)
-    unowned = int((start.owners == NOBODY).sum())
+    unowned = int((start.owners == UNOWNED).sum())
     if max_moves is not None and max_moves < unowned:
         raise TooFewMoves(
-            f"{unowned:,} shards need a new owner, which is more than {max_moves:,} moves",
+            f"{counted(unowned, 'shard needs', 'shards need')} a new owner, more than "
+            f"--max-moves {max_moves}",
             hint=f"allow at least --max-moves {unowned}",
         )
     checked = None if weights is None else checked_weights(weights, current.n_shards)
@@ -104,7 +106,7 @@ def plan(
 
 
 def between(before: Assignment, after: Assignment, weights: Column | None = None) -> RebalancePlan:
-    """The plan that leads to an assignment which was made elsewhere; it has no choice of moves."""
+    """The plan for an assignment that was made elsewhere; its moves are fixed."""
     found = RebalancePlan(before, after.at_version(before.version + 1), 0, weights=weights)
     return RebalancePlan(before, found.after, len(found.moved), weights=weights)
 
@@ -115,7 +117,9 @@ def checked_weights(weights: Column, n_shards: int) -> Column:
     if column.shape != (n_shards,):
         raise UsageError(f"there are {len(column)} weights for {n_shards} shards")
     if not np.isfinite(column).all() or column.min() < 0 or not np.isfinite(column.sum()):
-        raise UsageError("a weight is not a number from 0", hint="leave out what has no weight")
+        raise UsageError(
+            "a weight is not a number from 0", hint="remove shards without a weight from the file"
+        )
     return column
 
 
@@ -130,19 +134,19 @@ def imbalance(assignment: Assignment, weights: Column | None = None) -> float:
     return float((loads / capacities).max() * capacities.sum() / total) - 1.0
 
 
-def translated(before: Assignment, after: Assignment, gone: int = NOBODY) -> Column:
-    """The owners before, by the numbers that the nodes have after, or that is for who is gone."""
+def translated(before: Assignment, after: Assignment, gone: int = UNOWNED) -> Column:
+    """The owners before, by the node numbers after; `gone` for nodes that left."""
     number = {name: at for at, name in enumerate(after.nodes)}
     # The last is for -1, which stays -1.
-    to = np.array([*(number.get(name, gone) for name in before.nodes), NOBODY], np.int32)
+    to = np.array([*(number.get(name, gone) for name in before.nodes), UNOWNED], np.int32)
     found: Column = to[before.owners]
     return found
 
 
 def _started(current: Assignment, nodes: Mapping[str, int]) -> Assignment:
-    """The same shards with these nodes; what belonged to others belongs to nobody."""
+    """The same shards with these nodes; shards of other nodes are unowned."""
     empty = Assignment(
-        current.n_shards, nodes, np.full(current.n_shards, NOBODY, np.int32), current.version
+        current.n_shards, nodes, np.full(current.n_shards, UNOWNED, np.int32), current.version
     )
     return Assignment(current.n_shards, nodes, translated(current, empty), current.version)
 
@@ -150,7 +154,7 @@ def _started(current: Assignment, nodes: Mapping[str, int]) -> Assignment:
 def _by_count(
     start: Assignment, max_moves: int | None, max_imbalance: float | None
 ) -> tuple[Column, int, bool]:
-    """Owners, the fewest moves, and whether the asked-for balance is reached."""
+    """Owners, the fewest moves, and whether the requested balance is reached."""
     loads, capacities, total = start.loads(), start.capacities, start.n_shards
     low, high, possible = _bounds(capacities, total, max_imbalance)
     aim = levels.nearest(loads, low, high, capacities, total)
@@ -168,7 +172,7 @@ def _by_count(
 def _bounds(
     capacities: Column, total: int, max_imbalance: float | None
 ) -> tuple[Column, Column, bool]:
-    """What a node may have at least and at most, and whether that can be met as it was asked."""
+    """The lowest and highest load of each node, and whether the requested limit can be met."""
     low = total * capacities // capacities.sum()
     high = low + (total * capacities % capacities.sum() > 0)
     if max_imbalance is None:
@@ -181,7 +185,7 @@ def _bounds(
 
 
 def _with_loads(owners: Column, loads: Column, aim: Column) -> Column:
-    """Owners with these loads; of what a node has too much, the last shards go."""
+    """Owners with these loads; from an overloaded node the last shards go."""
     small = len(loads) < _RADIX
     # Sixteen bits are sorted without comparing; -1 becomes the largest.
     order = np.argsort(owners.astype(np.uint16) if small else owners.view(np.uint32), kind="stable")

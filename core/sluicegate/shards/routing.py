@@ -1,4 +1,4 @@
-"""Which shard a key belongs to: FNV-1a 64 of its UTF-8 bytes, modulo the number of shards."""
+"""The shard of a key: FNV-1a 64 of its UTF-8 bytes, modulo the number of shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MASK = 2**64 - 1
 
 
 def fnv1a64(data: bytes, value: int = BASIS) -> int:
-    """The FNV-1a hash of bytes in 64 bits; of more bytes, if `value` is the hash of some before."""
+    """The 64-bit FNV-1a hash of bytes; `value` is the hash of preceding bytes."""
     for byte in data:
         value = (value ^ byte) * PRIME & _MASK
     return value

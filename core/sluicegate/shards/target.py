@@ -18,13 +18,13 @@ _BEGINS = re.compile(
 
 
 class AssignmentFileTarget(Target):
-    """A file that says which node owns which shard."""
+    """A file that assigns shards to nodes."""
 
     kind: ClassVar = TargetKind.ASSIGNMENT_FILE
 
     @classmethod
     def detect(cls, found: Candidate) -> str | None:
-        return "it begins like one" if found.file and _BEGINS.match(found.data) else None
+        return "it starts like one" if found.file and _BEGINS.match(found.data) else None
 
     def journal(self) -> FileJournal:
         from sluicegate.shards.journal import FileJournal

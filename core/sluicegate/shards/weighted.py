@@ -1,8 +1,9 @@
 """Balance by weight: few moves until no node is above its limit.
 
-Every node above its limit gives away the fewest shards that relieve it, of those the lightest set
-that does. They go, heaviest first, to whoever has least for its capacity. What is still above its
-limit then is relieved move by move, or by exchanging two shards, until nothing helps any more.
+Every node above its limit releases the fewest shards that relieve it, and of those the lightest
+set. They go, heaviest first, to the node with the least load for its capacity. Nodes that are
+still above their limit are relieved move by move, or by exchanging two shards, until no step
+improves the balance.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from sluicegate.shards import levels
-from sluicegate.shards.assignment import NOBODY, Assignment
+from sluicegate.shards.assignment import UNOWNED, Assignment
 from sluicegate.shards.routing import Column
 
 _BULK = 20_000
@@ -21,28 +22,28 @@ _SLACK = 1e-12
 def balanced(
     start: Assignment, weights: Column, max_imbalance: float, max_moves: int | None
 ) -> tuple[Column, int, bool]:
-    """Owners, how many moves it takes at least, and whether the limit is kept everywhere."""
+    """Owners, the lower bound of moves, and whether the limit is kept everywhere."""
     work = _Balance(start, weights, max_imbalance)
-    minimum = int((start.owners == NOBODY).sum()) + work.fewest_released()
+    minimum = int((start.owners == UNOWNED).sum()) + work.fewest_released()
     best = _improved(work)
-    best.return_what_can_stay(start.owners)
+    best.undo_needless_moves(start.owners)
     if max_moves is None or best.moves_from(start.owners) <= max_moves:
         return best.owners, minimum, best.is_within
     placed = _Balance(start, weights, max_imbalance)
-    unowned = np.flatnonzero(start.owners == NOBODY)
+    unowned = np.flatnonzero(start.owners == UNOWNED)
     placed.place(unowned)
     placed.relieve(max_moves - len(unowned))
     return placed.owners, minimum, placed.is_within
 
 
 def _improved(work: _Balance) -> _Balance:
-    """As far as giving away and taking up leads; planning from there again changes nothing."""
+    """The best balance that releasing and placing achieves; planning again changes nothing."""
     best = work
     while True:
         trial = best.copy()
-        trial.place(np.concatenate([trial.released(), np.flatnonzero(trial.owners == NOBODY)]))
-        trial.relieve(trial.patience)
-        first = best is work and bool((work.owners == NOBODY).any())
+        trial.place(np.concatenate([trial.released(), np.flatnonzero(trial.owners == UNOWNED)]))
+        trial.relieve(trial.max_attempts)
+        first = best is work and bool((work.owners == UNOWNED).any())
         if not first and trial.peak >= best.peak * (1 - _SLACK):
             return best
         best = trial
@@ -59,11 +60,11 @@ class _Balance:
         self._capacities = start.capacities.astype(np.float64)
         self._loads: Column = start.loads(weights).astype(np.float64)
         share = self._capacities * (weights.sum() / self._capacities.sum())
-        # As a sum of many numbers is not exact, what is hardly above a limit is not.
+        # With slack, because a sum of many floats is not exact.
         self._limits = share * (1 + max_imbalance) + weights.sum() * _SLACK
 
     def copy(self) -> _Balance:
-        """The same, to be changed on its own."""
+        """An independent copy."""
         other = object.__new__(_Balance)
         other.__dict__ = dict(self.__dict__)
         other.owners, other._loads = self.owners.copy(), self._loads.copy()
@@ -77,12 +78,12 @@ class _Balance:
     @property
     def is_within(self) -> bool:
         """Whether no node is above its limit, and every shard has an owner."""
-        owned = int(self.owners.min()) != NOBODY
+        owned = int(self.owners.min()) != UNOWNED
         return owned and bool((self._loads <= self._limits).all())
 
     @property
-    def patience(self) -> int:
-        """How many moves are tried to relieve nodes, when any number is allowed."""
+    def max_attempts(self) -> int:
+        """How many moves are tried to relieve nodes, if any number is allowed."""
         return 100 + 4 * len(self._loads)
 
     def moves_from(self, owners: Column) -> int:
@@ -90,18 +91,18 @@ class _Balance:
         return int((self.owners != owners).sum())
 
     def fewest_released(self) -> int:
-        """How many shards must leave the nodes that are above their limits, at least."""
+        """The lower bound of shards that must leave the nodes above their limits."""
         return sum(len(each) for each in self._to_release())
 
     def released(self) -> Column:
-        """Shards that are taken from the nodes above their limits."""
+        """Take shards from the nodes above their limits, and return them."""
         taken = [np.empty(0, np.int64), *self._to_release()]
         shards = np.concatenate(taken)
         self._take(shards)
         return shards
 
     def place(self, shards: Column) -> None:
-        """Give shards that nobody has to the nodes: the heaviest first, to who has least."""
+        """Assign unowned shards to nodes: the heaviest first, to the least loaded node."""
         weights = self._weights[shards]
         empty = shards[weights == 0]
         shards = shards[np.argsort(-weights, kind="stable")][: len(shards) - len(empty)]
@@ -118,7 +119,7 @@ class _Balance:
         self._recount()
 
     def relieve(self, moves: int) -> None:
-        """Take from the most loaded node what relieves it most, for so many moves at most."""
+        """Relieve the most loaded node by the best step, for at most this many moves."""
         while moves > 0:
             ratio = self._loads / self._capacities
             donor = int(ratio.argmax())
@@ -137,11 +138,11 @@ class _Balance:
             self._recount()
             moves -= len(shards)
 
-    def return_what_can_stay(self, owners: Column) -> None:
+    def undo_needless_moves(self, owners: Column) -> None:
         """Undo the moves that the limits do not need; the lightest shards first."""
         returned = self.is_within
         while returned:
-            moved = np.flatnonzero((self.owners != owners) & (owners != NOBODY))
+            moved = np.flatnonzero((self.owners != owners) & (owners != UNOWNED))
             moved = moved[np.argsort(self._weights[moved], kind="stable")][:_BULK]
             returned = False
             for shard in moved.tolist():
@@ -149,7 +150,7 @@ class _Balance:
                 if self._loads[home] + self._weights[shard] <= self._limits[home]:
                     self._take(np.array([shard]))
                     self._give(np.array([shard]), np.array([home]))
-                    # Where it was there is room now, perhaps for another that came from there.
+                    # Its old node has room now, perhaps for another shard that came from there.
                     returned = True
             self._recount()
 
@@ -174,7 +175,7 @@ class _Balance:
             if not len(theirs):
                 continue
             theirs = theirs[np.argsort(self._weights[theirs], kind="stable")]
-            # What should go over so that both have the same for their capacities.
+            # The weight to transfer so that both have the same load for their capacity.
             even = self._loads[donor] * self._capacities[node]
             even -= self._loads[node] * self._capacities[donor]
             even /= self._capacities[donor] + self._capacities[node]
@@ -192,7 +193,7 @@ class _Balance:
         return found
 
     def _to_release(self) -> list[Column]:
-        """Of each node above its limit the fewest shards that relieve it, as light as can be."""
+        """For each node above its limit, the fewest and lightest shards that relieve it."""
         found = []
         for node in np.flatnonzero(self._loads > self._limits).tolist():
             shards = self._of(node)
@@ -206,7 +207,7 @@ class _Balance:
         return found
 
     def _spread(self, empty: Column) -> None:
-        """Give shards without weight evenly by their number: they may gain some."""
+        """Distribute shards without weight evenly by number: they may gain weight later."""
         counts = np.bincount(self.owners[self.owners >= 0], minlength=len(self._loads))
         room = np.full(len(counts), len(empty))
         given = levels.fill(counts, room, self._capacities.astype(np.int64), len(empty))
@@ -216,7 +217,7 @@ class _Balance:
         return np.flatnonzero(self.owners == node)
 
     def _recount(self) -> None:
-        """Sum up anew: adding and taking away in turns leaves a little behind."""
+        """Sum up again: alternating additions and subtractions accumulate rounding errors."""
         owned = self.owners >= 0
         self._loads = np.bincount(
             self.owners[owned], self._weights[owned], minlength=len(self._loads)
@@ -224,7 +225,7 @@ class _Balance:
 
     def _take(self, shards: Column) -> None:
         np.subtract.at(self._loads, self.owners[shards], self._weights[shards])
-        self.owners[shards] = NOBODY
+        self.owners[shards] = UNOWNED
 
     def _give(self, shards: Column, nodes: Column) -> None:
         np.add.at(self._loads, nodes, self._weights[shards])

@@ -1,4 +1,4 @@
-"""What shards weigh: a column from a map of some of them, or from a file in CSV or JSON."""
+"""Weights of shards: a column from a map of some of them, or from a file in CSV or JSON."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SHARD = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
 class WeightsInvalid(UsageError):
-    """A file does not say what shards weigh."""
+    """A file does not hold weights of shards."""
 
     default_hint = 'write lines of "shard,weight", or JSON such as {"0": 120, "1": 7.5}'
 
 
 def column_of(weights: Mapping[int, float], n_shards: int) -> Column:
-    """The weights of all shards; those that are not named have none."""
+    """The weights of all shards; 0 for those that are not named."""
     beyond = [shard for shard in weights if not 0 <= shard < n_shards]
     if beyond:
         raise WeightsInvalid(f"there is no shard {min(beyond)}; they are 0 to {n_shards - 1}")
@@ -40,7 +40,7 @@ def parse(text: str, n_shards: int) -> Column:
 
 
 def shard_number(text: str) -> int | None:
-    """The number of a shard as it is written; None if it is none."""
+    """The number of a shard from text; None if it is not one."""
     return int(text) if _SHARD.fullmatch(text.strip()) else None
 
 
@@ -80,5 +80,5 @@ def _from_csv(text: str) -> dict[int, float]:
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a shard is given twice")
+        raise ValueError("a shard occurs twice")
     return found

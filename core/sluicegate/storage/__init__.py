@@ -1,4 +1,4 @@
-"""Where durable things live: the interface, local files, and wrappers for dry runs and faults."""
+"""Durable storage: the interface, local files, and a wrapper for dry runs."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = [
     "validate_name",
 ]
 
-# At least two letters, so that a Windows drive is not taken for a scheme.
+# At least two letters, so that a Windows drive does not look like a scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 
 
 def local_root(uri: str) -> Path:
-    """The path that a URI or plain path names; `file:/x` is how Spark prints one."""
+    """The path of a URI or plain path; Spark prints paths as `file:/x`."""
     scheme = _scheme(uri)
     if scheme is None:
         return _path(uri, uri)
@@ -58,7 +58,7 @@ def local_root(uri: str) -> Path:
 def open_storage(uri: str, *, read_only: bool = False, create: bool = False) -> Storage:
     """The storage at a URI; with `read_only` every write is refused by the storage itself.
 
-    With `create` it is made first, durably, if it is not there.
+    With `create` it is created first, durably, if it is missing.
     """
     scheme = _scheme(uri) or "file"
     if scheme not in BACKENDS:
@@ -74,7 +74,7 @@ def open_beside(uri: str, *, read_only: bool = False) -> tuple[Storage, str]:
 
 
 def canonical_uri(uri: str) -> str:
-    """A URI that names the same from everywhere: what records and plans keep."""
+    """A URI that does not depend on the current directory, for records and plans."""
     if _scheme(uri) in (None, "file"):
         return str(local_root(uri).absolute())
     return uri.rstrip("/")
@@ -93,7 +93,10 @@ def _open_local(uri: str, create: bool) -> Storage:
 
 
 BACKENDS: dict[str, Callable[[str, bool], Storage]] = {"file": _open_local}
-"""What opens the storage of a scheme: the URI, and whether to make it. A plain path is a file."""
+"""Scheme → function that opens its storage, from the URI and whether to create it.
+
+A plain path has the scheme `file`.
+"""
 
 
 def _scheme(uri: str) -> str | None:
@@ -120,7 +123,7 @@ def _file_path(uri: str) -> Path:
         if host not in ("", "localhost"):
             raise UsageError(
                 f"{uri} names the host {host!r}, but files are read on this machine",
-                hint=f"write file:///{host}{slash}{rest} if {host!r} was meant as a directory",
+                hint=f"write file:///{host}{slash}{rest} if {host!r} is a directory",
             )
         path = slash + rest
     if not path.startswith("/"):
@@ -130,7 +133,7 @@ def _file_path(uri: str) -> Path:
 
 def _path(text: str, shown: str) -> Path:
     if not text:
-        raise UsageError("an empty path was given", hint="name a directory or file")
+        raise UsageError("the path is empty", hint="name a directory or file")
     if "\0" in text:
         raise UsageError(f"{shown!a} contains a NUL character", hint="check the path")
     try:

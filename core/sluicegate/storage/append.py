@@ -18,14 +18,14 @@ def append_line(path: Path, fields: Mapping[str, Any]) -> None:
     fd = os.open(path, flags, 0o666)
     try:
         size = os.fstat(fd).st_size
-        # Whoever was killed while writing left half a line; ours must not become its end.
+        # A writer that was killed left an incomplete line; ours must not be joined to it.
         torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         rest = memoryview(("\n" + line if torn else line).encode())
         while rest:
             rest = rest[os.write(fd, rest) :]
         os.fsync(fd)
         if size == 0:
-            # It may be new, and then its name has to last, too.
+            # It may be new, and then its name must be durable, too.
             Calls().sync_path(path.absolute().parent)
     finally:
         os.close(fd)

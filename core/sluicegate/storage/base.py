@@ -2,7 +2,7 @@
 
 A *key* is a relative path of validated names joined by `/`. Every mutating call is atomic (readers
 see all of it or nothing) and durable (fsynced with its directory) when it returns; a call that
-raises may or may not have happened, and the caller must look again.
+raises may or may not have happened, and the caller must check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Kind = Literal["file", "directory", "other"]
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
-"""Largest object `get` reads unless told otherwise; larger ones are streamed with `open`."""
+"""Largest object that `get` reads by default; larger ones are streamed with `open`."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_BYTES = 200
@@ -31,9 +31,9 @@ _COMPONENT_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name in a directory; `other` is what is neither file nor directory (links, pipes).
+    """One name in a directory; `other` is neither file nor directory (links, pipes).
 
-    Size and age are those of files, where they were asked for.
+    Size and age are set for files, if requested.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Size, age and kind of one object; names of equal `identity` lead to the same file."""
+    """Size, age and kind of one object; names with equal `identity` are the same file."""
 
     kind: Kind
     size: int
@@ -53,24 +53,24 @@ class Stat:
 
 
 class Capabilities(Flag):
-    """What not every kind of storage can do."""
+    """Features that not every kind of storage has."""
 
     HARD_LINK = auto()
     """`link` gives a second name and copies nothing."""
     MOVE_DIRECTORY = auto()
-    """`move` takes a directory with all that is in it, in one step."""
+    """`move` moves a directory with its contents, in one step."""
     FILE_LOCK = auto()
-    """`lock` is held by a process, and free as soon as that has ended."""
+    """`lock` is held by a process, and free as soon as the process has ended."""
     PROCESSES = auto()
-    """Who has its files open can be seen on this machine."""
+    """Processes on this machine that have its files open can be found."""
 
 
 class Storage(Protocol):
-    """What everything durable in Sluicegate is written through."""
+    """The interface through which Sluicegate reads and writes durable files."""
 
     @property
     def uri(self) -> str:
-        """Where this storage is, for messages."""
+        """The URI of this storage, for messages."""
 
     @property
     def read_only(self) -> bool:
@@ -78,72 +78,71 @@ class Storage(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do beyond what all can."""
+        """Its features beyond those that all have."""
 
     def spellings(self) -> frozenset[str]:
-        """How files in it may write down where it is: as it was named, and as it really is."""
+        """The paths of the storage that files in it may contain: as named, and resolved."""
 
     def open(self, key: str) -> BinaryIO:
         """A readable stream of one file; it keeps its content even if the key is replaced."""
 
     def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
-        """The whole content of a file of at most `limit` bytes."""
+        """The complete content of a file of at most `limit` bytes."""
 
     def put_if_absent(self, key: str, data: bytes | Iterable[bytes]) -> bool:
         """Create the file; of any number of racing callers exactly one gets True.
 
-        Whatever the answer, the key durably exists afterwards. Large content comes in pieces.
+        In both cases the key durably exists afterwards. Large content comes in pieces.
         """
 
     def replace(
         self, key: str, data: bytes, *, keep_as: str | None = None, drop: tuple[str, ...] = ()
     ) -> None:
-        """Create the file or put new content in its place.
+        """Create the file or replace its content.
 
-        In the same directory, and for the price of the same fsync, the new content is also kept
-        under the name `keep_as`, and the names in `drop` go away. The key itself changes in one
-        step; after a crash the others may or may not have happened.
+        In the same directory, and with the same fsync, the new content is also kept under the
+        name `keep_as`, and the names in `drop` are removed. The key itself changes in one step;
+        after a crash the others may or may not have happened.
         """
 
     def link(self, source: str, key: str, *, replace: bool = False) -> None:
         """Give a file a second key, durably with its content; nothing is copied.
 
-        With `replace`, in one step in the place of what is there.
+        With `replace`, an existing file is replaced in one step.
         """
 
     def move(self, source: str, key: str) -> bool:
-        """Give a file or directory another key, where nothing may be; False if there is none.
+        """Give a file or directory another key, which must be free; False if there is none.
 
-        Of a directory, everything in it must be durable before.
+        The contents of a directory must be durable before.
         """
 
     def delete(self, key: str) -> bool:
         """Remove the file; False if there was none."""
 
     def delete_all(self, key: str) -> None:
-        """Remove a directory and what is in it, if it is there; not in one step."""
+        """Remove a directory and its contents, if it exists; not in one step."""
 
     def list(self, key: str = "", *, temporary: bool = False, sizes: bool = False) -> list[Entry]:
-        """The entries of a directory by name; with `temporary`, only leftovers of dead writers.
+        """The entries of a directory by name; with `temporary`, only files of dead writers.
 
-        With `sizes`, also how large and how old files are: a call for each of them on some file
-        systems, part of the answer elsewhere.
+        With `sizes`, also the size and age of files: one more call per file on some file systems.
         """
 
     def stat(self, key: str) -> Stat | None:
-        """What is there, or None; links are not followed."""
+        """Size, age and kind of an object, or None; links are not followed."""
 
     def sync(self, key: str) -> None:
-        """Make a file that something else wrote durable, with the directories that lead to it."""
+        """Make a file that another program wrote durable, with the directories above it."""
 
     def lock(self, key: str) -> Lock:
-        """The lock of a name; nothing is made before it is held."""
+        """The lock of a name; no file is created before it is held."""
 
     def local_path(self, key: str = "") -> Path | None:
         """The path on this machine, if the storage is local.
 
-        Only for what has to do with this machine: Spark's tasks, programs that are started, and
-        the search for processes.
+        Only for local uses: Spark's tasks, programs that are started, and the search for
+        processes.
         """
 
 
@@ -168,7 +167,7 @@ def split_key(key: str) -> list[str]:
         if _CONTROL.search(part):
             raise InvalidName(f"path {_shown(key)} has a control character")
         if part.startswith(".sg-") and part.endswith(".tmp"):
-            raise InvalidName(f"path {_shown(key)} has a name that unfinished files have")
+            raise InvalidName(f"path {_shown(key)} has the name of a temporary file")
         if len(part.encode("utf-8", "surrogateescape")) > _COMPONENT_BYTES:
             raise InvalidName(f"path {_shown(key)} has a component over {_COMPONENT_BYTES} bytes")
     return parts
@@ -194,7 +193,7 @@ def _shown(text: str) -> str:
 
 
 def files_below(storage: Storage, key: str) -> Iterator[str]:
-    """Every file in a directory and those below it; none if it is not there."""
+    """Every file in a directory and its subdirectories; none if it does not exist."""
     try:
         entries = storage.list(key)
     except NotFound:
@@ -208,23 +207,23 @@ def files_below(storage: Storage, key: str) -> Iterator[str]:
 
 
 def old_temporaries(storage: Storage, keys: Iterable[str], limit_ns: float) -> Iterator[Path]:
-    """The unfinished files in some directories that nobody has written to since a time."""
+    """The unfinished files in some directories that were not written to since a time."""
     for key in keys:
         root = storage.local_path(key) if key else storage.local_path()
         try:
-            left = storage.list(key, temporary=True)
+            found = storage.list(key, temporary=True)
         except NotFound:
             continue
-        for entry in left:
+        for entry in found:
             assert root
             if is_old(root / entry.name, limit_ns):
                 yield root / entry.name
 
 
 def is_old(path: Path, limit_ns: float) -> bool:
-    """Whether a file or directory is there, and was last changed before a time."""
+    """Whether a file or directory exists, and was last changed before a time."""
     try:
         return path.stat().st_mtime_ns <= limit_ns
     except FileNotFoundError:
-        # Its writer lives, and has just finished it.
+        # Its writer is alive, and has just finished it.
         return False

@@ -1,8 +1,8 @@
 """Blobs: immutable files named by the digest of their content, `blobs/ab/abcdef…`.
 
-A blob is complete and durable before anything refers to it. Whoever writes the same content twice
-writes one blob, so a repeated attempt leaves nothing behind; what no snapshot refers to is an
-orphan, never a conflict.
+A blob is complete and durable before anything refers to it. The same content written twice is one
+blob, so a repeated attempt leaves nothing behind; a blob that no snapshot refers to is an orphan,
+never a conflict.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _FRESH = 3600.0
 
 
 class BlobDamaged(Corrupt):
-    """A blob is missing, or its content is not what its name promises."""
+    """A blob is missing, or its content does not match its name."""
 
-    default_hint = "see what it belongs to with: sluicegate checkpoint verify STREAM"
+    default_hint = "find the snapshots that use it with: sluicegate checkpoint verify STREAM"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """What a snapshot says about a blob: the digest of its content, and its size."""
+    """The reference of a snapshot to a blob: the digest of its content, and its size."""
 
     digest: str
     size: int
 
     @property
     def key(self) -> str:
-        """Where the blob lies in its stream."""
+        """The key of the blob in its stream."""
         return f"{DIRECTORY}/{self.digest[:2]}/{self.digest}"
 
     def fields(self) -> list[Any]:
@@ -58,7 +58,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A file in the blob directories, whether anything refers to it or not."""
+    """A file in the blob directories, referenced or not."""
 
     key: str
     digest: str
@@ -71,7 +71,7 @@ class Blobs:
         self._storage = storage
 
     def put(self, data: bytes) -> Ref:
-        """Store content durably; what is there already is checked, and written anew if bad or old.
+        """Store content durably; an existing blob is checked, and rewritten if damaged or old.
 
         Old, because an old orphan would be collected before a snapshot refers to it.
         """
@@ -81,7 +81,7 @@ class Blobs:
         return ref
 
     def get(self, ref: Ref) -> bytes:
-        """The content, which is what it was when it was stored, or `BlobDamaged`."""
+        """The content, exactly as stored, or `BlobDamaged`."""
         self.check(ref)
         with self._missing(ref):
             data = self._storage.get(ref.key, limit=ref.size)
@@ -90,7 +90,7 @@ class Blobs:
         return data
 
     def check(self, ref: Ref, *, read: bool = False) -> None:
-        """`BlobDamaged` unless it is there with the right size; with `read`, the right content."""
+        """`BlobDamaged` unless it exists with the right size; with `read`, the right content."""
         found = self._storage.stat(ref.key)
         if found is None or found.kind != "file":
             raise self._damaged(ref, "it is missing")
@@ -100,7 +100,7 @@ class Blobs:
             raise self._damaged(ref, "its content does not match its name")
 
     def stored(self) -> Iterator[Stored]:
-        """Every blob there is, by digest."""
+        """Every stored blob, by digest."""
         for prefix in self._entries(DIRECTORY):
             for name in self._entries(f"{DIRECTORY}/{prefix}"):
                 if _DIGEST.fullmatch(name) and name.startswith(prefix):
@@ -131,7 +131,7 @@ class Blobs:
 
     @contextmanager
     def _missing(self, ref: Ref) -> Iterator[None]:
-        """Tell a blob that was collected since it was looked at as what it is."""
+        """Report a blob that was collected after the check as missing."""
         try:
             yield
         except NotFound as e:

@@ -49,7 +49,7 @@ class LocalStorage:
                     calls.make_directory(str(path), None)
                 calls.sync_path(path.parent)
             if not missing:
-                # Somebody may have made it and died before the fsync.
+                # Another process may have created it and died before the fsync.
                 calls.sync_path(root.parent)
         return cls(root, calls=calls)
 
@@ -119,7 +119,7 @@ class LocalStorage:
             self._calls.sync(directory)
 
     def link(self, source: str, key: str, *, replace: bool = False) -> None:
-        # Spark's files were never fsynced, and a second name is worth what the content is.
+        # Spark does not fsync its files, and a second name is no more durable than the content.
         with self.open(source) as stream, self._errors_at(source):
             self._calls.sync(stream.fileno())
         with self._parent(source) as (origin, name), self._parent(key, create=True) as (to, wanted):
@@ -145,9 +145,9 @@ class LocalStorage:
         with self._parent(source) as (origin, name), self._parent(key, create=True) as (to, wanted):
             # rename(2) would replace a file, and an empty directory.
             if _exists(to, wanted):
-                raise StorageFailed(f"{self._shown(key)} is there already", place=self._shown(key))
+                raise StorageFailed(f"{self._shown(key)} already exists", place=self._shown(key))
             self._calls.move(name, origin, wanted, to)
-            # The new name first: at worst it has both for a moment, never neither.
+            # The new name first: after a crash it may have both names, never neither.
             self._calls.sync(to)
             self._calls.sync(origin)
         return True
@@ -158,7 +158,7 @@ class LocalStorage:
                 try:
                     self._calls.unlink(name, directory)
                 except FileNotFoundError:
-                    # Also then: an earlier attempt may have failed at just this fsync.
+                    # Also in this case: an earlier attempt may have failed at this fsync.
                     self._calls.sync(directory)
                     return False
                 self._calls.sync(directory)
@@ -207,19 +207,19 @@ class LocalStorage:
             return fd
 
     def _link(self, directory: int, name: str, data: bytes | Iterable[bytes]) -> bool:
-        # link(2) is the one call that creates a complete file and fails if the name is taken.
+        # link(2) is the only call that creates a complete file and fails if the name is taken.
         with self._temporary(directory, data) as temporary:
             try:
                 self._calls.link(temporary, name, directory)
             except FileExistsError:
-                # On NFS a repeated request can be told "exists" about its own first success.
+                # On NFS a repeated request can get "exists" because of its own first success.
                 return os.stat(temporary, dir_fd=directory).st_nlink > 1
             finally:
                 self._calls.unlink(temporary, directory)
         return True
 
     def _link_also(self, directory: int, name: str, also: str) -> None:
-        """Give a file a second name, which may be taken by what a dead writer left."""
+        """Give a file a second name, which a file of a dead writer may already have."""
         try:
             self._calls.link(name, also, directory)
         except FileExistsError:
@@ -255,7 +255,7 @@ class LocalStorage:
 
     @contextmanager
     def _directory(self, key: str, *, create: bool = False, of: str = "") -> Iterator[int]:
-        """A descriptor of the directory `key`; errors inside are told as errors of `of`."""
+        """A descriptor of the directory `key`; errors inside are reported as errors of `of`."""
         with self._errors_at(of or key):
             directory = os.open(self._root, _DIRECTORY)
             try:
@@ -284,9 +284,9 @@ class LocalStorage:
         return entered
 
     def _make_durable(self, directory: int, entered: int, *, made: bool) -> None:
-        """Fsync the name of a directory, once: whoever made it may have died before doing so.
+        """Fsync the name of a directory, once: its creator may have died before doing so.
 
-        One that is `made` now may have got the number of another that was removed since.
+        One that is `made` now may have the inode number of another that was removed since.
         """
         found = os.fstat(entered)
         if (found.st_dev, found.st_ino) in self._durable and not made:
@@ -357,7 +357,7 @@ def _measured(item: os.DirEntry[str]) -> Entry:
     try:
         found = item.stat(follow_symlinks=False)
     except FileNotFoundError:
-        # Gone since the directory was read.
+        # Removed since the directory was read.
         return _named(item)
     return Entry(item.name, _mode_kind(found.st_mode), found.st_size, found.st_mtime_ns)
 

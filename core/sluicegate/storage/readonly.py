@@ -1,4 +1,4 @@
-"""Storage that refuses to change anything: what dry runs and `read_only = true` are given."""
+"""Storage that refuses every change, for dry runs and `read_only = true`."""
 
 from __future__ import annotations
 

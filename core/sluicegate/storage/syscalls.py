@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Calls:
-    """The real system calls. `about_to` is told of the calls that only read."""
+    """The real system calls. `about_to` is called before those that only read."""
 
     def about_to(self, call: str, name: str) -> None:
         """Called before a read; does nothing here."""
@@ -71,7 +71,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(io.FileIO):
-    """A file whose read errors are ours: a failing disk is told with the name of the file."""
+    """A file whose read errors are ours: a disk error is reported with the name of the file."""
 
     def __init__(self, fd: int, place: Path) -> None:
         super().__init__(fd, "rb")
@@ -89,7 +89,7 @@ class File(io.FileIO):
 class Translated(AbstractContextManager[None]):
     """Turns the operating system's errors into ours, naming the place.
 
-    A class, and the path is put together only when it is needed: this is around every call.
+    A class, and the path is built only if it is needed, because this is around every call.
     """
 
     def __init__(self, root: Path, key: str = "") -> None:
@@ -116,7 +116,7 @@ def _as_ours(e: OSError, place: Path, inside: Path | None) -> NotFound | Storage
     if inside and e.errno in (errno.ELOOP, errno.ENOTDIR) and _has_link(place, inside):
         return StorageFailed(
             f"{place} is or passes through a symbolic link, which is not followed",
-            hint="name the link's own target instead, or replace the link by what it leads to",
+            hint="name the target of the link instead, or replace the link by its target",
             place=str(place),
         )
     reason = (e.strerror or str(e)).lower()

@@ -187,7 +187,7 @@ def status(stream: Stream) -> Status:
     try:
         head = stream.chain.head()
     except SluicegateError:
-        return Status(None, None, "the chain is damaged", findings)
+        return Status(summary="the chain is damaged", findings=findings)
     living = StreamWriter(stream).living_writer(head)
     writer = "a job is running" if living else "no job is running"
     where = f"snapshot {head.number}, generation {head.generation}"

@@ -16,7 +16,7 @@ from sluicegate import units
 from sluicegate.errors import Corrupt, UsageError
 from sluicegate.plan import Action, Precondition
 from sluicegate.positions import Positions, from_spark, to_spark
-from sluicegate.reset import SKIP, Partition, moves_told, moving
+from sluicegate.reset import SKIP, Partition, moves_text, moving
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.append import Signature
 from sluicegate.stream.snapshot import Kind, Snapshot
@@ -184,7 +184,7 @@ def _differing(old: Positions, new: Positions) -> list[Partition]:
 
 def summary(actions: list[Action], note: str) -> str:
     """The moves of positions in a line of the history."""
-    text = moves_told([a for a in actions if a.verb in ("rewind", SKIP, MOVE_ON, "set", "forget")])
+    text = moves_text([a for a in actions if a.verb in ("rewind", SKIP, MOVE_ON, "set", "forget")])
     return f"{note}: {text}" if note and text else note or text
 
 

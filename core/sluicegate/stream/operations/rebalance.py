@@ -39,7 +39,7 @@ def assignment_at(stream: Stream, snapshot: Snapshot) -> Assignment:
     if snapshot.assignment is None:
         return Assignment.unowned(count, snapshot.version)
     found = decode(stream.blobs.get(snapshot.assignment), snapshot.assignment.key, snapshot.version)
-    if found.n_shards != count or not found.is_whole:
+    if found.n_shards != count or not found.is_complete:
         raise Corrupt(
             f"{snapshot.assignment.key} assigns {found.n_shards} shards, not all {count} of the "
             "stream",

@@ -1,4 +1,4 @@
-"""Rebalances in words: each move or, of very many, those of one way together."""
+"""Descriptions of rebalances: each move or, if there are very many, grouped by route."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_amounts(value: float, measure: str | None, text: str) -> None:
 
 
 @pytest.mark.parametrize("count", [EACH, EACH + 1])
-def test_up_to_a_number_every_move_is_told_and_beyond_it_by_their_ways(count: int) -> None:
+def test_up_to_a_number_every_move_is_shown_and_beyond_it_by_route(count: int) -> None:
     current = from_names(["a"] * count + ["c"] * 3)
     made = plan(current, {"b": 1, "c": 1}, np.arange(count + 3.0))
     moves = [a for a in actions_of(made, "keys") if a.verb == "move"]
@@ -72,10 +72,10 @@ def test_up_to_a_number_every_move_is_told_and_beyond_it_by_their_ways(count: in
         assert sum(keys) == sum(range(count))
 
 
-def test_shards_that_get_their_first_owner_are_told_together() -> None:
+def test_shards_that_get_their_first_owner_are_shown_together() -> None:
     made = plan(Assignment.unowned(10), {"a": 1, "b": 1})
     moves = [(a.place, a.old, a.new, a.detail) for a in actions_of(made, None) if a.verb == "move"]
-    assert moves == [("5 shards", "nobody", "a", "0-4"), ("5 shards", "nobody", "b", "5-9")]
+    assert moves == [("5 shards", "none", "a", "0-4"), ("5 shards", "none", "b", "5-9")]
 
 
 def test_of_very_many_nodes_those_that_change_most() -> None:
@@ -94,7 +94,7 @@ def test_members_and_summary() -> None:
     assert summary_of(made, "x") == f"x: {len(made.moved)} of 2 shards moved"
 
 
-def test_the_bound_is_told_beside_the_moves() -> None:
+def test_the_bound_is_shown_with_the_moves() -> None:
     weights = np.array([5.0, 5, 4, 3, 3, 1])
     current = from_names(["a"] * 6, {"a": 1, "b": 1})
     made = plan(current, current.nodes, weights, max_imbalance=0.05)
@@ -102,7 +102,8 @@ def test_the_bound_is_told_beside_the_moves() -> None:
     (first, second, *_) = consequences_of(made, proposal)
     assert made.reached
     assert re.fullmatch(
-        r"\d of 6 shards get another node; (no plan with fewer moves .*|.* at least \d)\.", first
+        r"\d of 6 shards move to another node; (no plan with fewer moves .*|.* at least \d)\.",
+        first,
     )
     assert second.endswith("now it is 100.0 %.")
 
