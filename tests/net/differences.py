@@ -11,7 +11,7 @@ from typing import Any
 TEXT_FIELDS = frozenset(
     (
         "about", "action", "advice", "cause", "consequences", "detail", "explanation", "gives_up",
-        "hint", "meaning", "message", "note", "notes", "problem", "problems", "standing",
+        "hint", "meaning", "message", "note", "notes", "problem", "problems", "status", "summary",
         "summary", "text", "title", "warnings", "what", "why",
     )
 )  # fmt: skip
