@@ -11,7 +11,7 @@ from sluicegate.errors import Corrupt
 from sluicegate.storage import Storage
 
 DIRECTORY = "commits"
-NEWEST_VERSION = 3
+COMMITS_VERSION = 3
 
 StateIds = Mapping[int, tuple[tuple[str, ...], ...]]
 """Operator → partition → the ids of its stores' files (state format 2)."""
@@ -31,7 +31,7 @@ class CommitEntry:
 def read_commit(storage: Storage, batch: int) -> CommitEntry:
     """The commit of a batch, or `NotFound`, `Corrupt`, `UnsupportedFormat`."""
     key = f"{DIRECTORY}/{batch}"
-    version, lines = read_lines(storage, key, NEWEST_VERSION)
+    version, lines = read_lines(storage, key, COMMITS_VERSION)
     place = f"{storage.uri}/{key}"
     text = lines[0] if lines else ""
     if not text:

@@ -23,7 +23,7 @@ from sluicegate.errors import Corrupt
 from sluicegate.storage import Storage
 
 SINK_DIRECTORY = "_spark_metadata"
-NEWEST_VERSION = 1
+FILES_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,13 @@ def measure(storage: Storage, directory: str, listing: LogListing) -> LogSize:
 def _entries(storage: Storage, key: str, place: str) -> Iterator[tuple[int, str]]:
     with storage.open(key) as stream:
         lines = stream_lines(stream, place)
-        parse_version(_text(next(lines), place), place, NEWEST_VERSION)
+        parse_version(_decoded(next(lines), place), place, FILES_VERSION)
         for number, line in enumerate(lines, 2):
             if line:
-                yield number, _text(line, place)
+                yield number, _decoded(line, place)
 
 
-def _text(line: bytes, place: str) -> str:
+def _decoded(line: bytes, place: str) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as e:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 DIRECTORY = "offsets"
-NEWEST_VERSION = 2
+OFFSETS_VERSION = 2
 PARTITIONS = "spark.sql.shuffle.partitions"
 NO_OFFSET = "-"
 
@@ -86,7 +86,7 @@ class OffsetEntry:
 def read_offsets(storage: Storage, batch: int) -> OffsetEntry:
     """The offsets of a batch, or `NotFound`, `Corrupt`, `UnsupportedFormat`."""
     key = f"{DIRECTORY}/{batch}"
-    version, lines = read_lines(storage, key, NEWEST_VERSION)
+    version, lines = read_lines(storage, key, OFFSETS_VERSION)
     place = f"{storage.uri}/{key}"
     if not lines or not any(lines):
         raise Corrupt(f"{place}: the batch metadata is missing", place=place)
@@ -125,7 +125,7 @@ def render(entry: OffsetEntry, *, conf: object = None) -> str:
 def _ordered(lines: list[str], place: str) -> tuple[SourceOffset, ...]:
     if not lines:
         raise Corrupt(f"{place}: there are no sources", place=place)
-    return tuple(SourceOffset(str(number), _text(line, place)) for number, line in enumerate(lines))
+    return tuple(SourceOffset(str(number), _offset_or_none(line, place)) for number, line in enumerate(lines))
 
 
 def _named(lines: list[str], place: str) -> tuple[SourceOffset, ...]:
@@ -134,13 +134,13 @@ def _named(lines: list[str], place: str) -> tuple[SourceOffset, ...]:
         source, colon, text = line.partition(":")
         if not colon or not source or source in found:
             raise Corrupt(f"{place}: {line[:60]!r} is not a source and its offset", place=place)
-        found[source] = SourceOffset(source, _text(text, place))
+        found[source] = SourceOffset(source, _offset_or_none(text, place))
     if not found:
         raise Corrupt(f"{place}: there are no sources", place=place)
     return tuple(found[source] for source in sorted(found))
 
 
-def _text(line: str, place: str) -> str | None:
+def _offset_or_none(line: str, place: str) -> str | None:
     if line == NO_OFFSET:
         return None
     if not line:

@@ -40,18 +40,18 @@ METADATA_DAMAGED = rule(
     LogPattern(
         _WRITE_ID,
         texts=(r"Error reading stream metadata from (?P<checkpoint>\S{1,1024})/metadata",),
-        family=layout.LOG_FAMILY,
+        family=LOG_FAMILY,
     ),
     LogPattern(
         _WRITE_ID,
-        texts=(*layout.JSON_CUT, r"MappingException"),
+        texts=(*JSON_CUT, r"MappingException"),
         sites=(Site.METADATA,),
-        family=layout.LOG_FAMILY,
+        family=LOG_FAMILY,
     ),
 )
 
 
-def check(case: Case) -> Iterator[Finding]:
+def check_metadata(case: Case) -> Iterator[Finding]:
     """The query id must be there once anything has run."""
     look = case.look
     place = f"{look.storage.uri}/{METADATA}"

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from sluicegate.checkpoint.file_edits import Place
 from sluicegate.checkpoint.format.file_log import (
-    NEWEST_VERSION,
+    FILES_VERSION,
     missing_numbers,
     needed_files,
     read_source_files,
@@ -141,7 +141,7 @@ def check_entries(storage: Storage, key: str) -> str | None:
     except NotFound:
         return None
     last = tail.rsplit(b"\n", 1)[-1]
-    parse_version(first.decode(errors="replace"), f"{storage.uri}/{key}", NEWEST_VERSION)
+    parse_version(first.decode(errors="replace"), f"{storage.uri}/{key}", FILES_VERSION)
     if size <= _TAIL and b"\n" not in tail:
         return None
     return None if last.startswith(b"{") and last.endswith(b"}") else "the last line is cut"
