@@ -30,7 +30,7 @@ from typing import Any
 from sluicegate import codec, journal
 from sluicegate.checkpoint.file_edits import Edit, Linked, Place, Roots
 from sluicegate.checkpoint.format.log import list_log
-from sluicegate.checkpoint.format.offset_log import DIRECTORY
+from sluicegate.checkpoint.format.offset_log import OFFSETS
 from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, SluicegateError, StorageFailed
 from sluicegate.process import Who
 from sluicegate.storage import Storage
@@ -145,7 +145,7 @@ class NotComplete(Drifted):
 
 def barrier_key(above: int) -> str:
     """The barrier of a checkpoint whose newest batch is `above`; -1 if it has none."""
-    return f"{DIRECTORY}/{above + 1}"
+    return f"{OFFSETS}/{above + 1}"
 
 
 def raise_barrier(storage: Storage, key: str, again: str) -> None:
@@ -162,8 +162,8 @@ def is_barrier(storage: Storage, key: str) -> bool:
 
 def barrier_text(storage: Storage) -> str | None:
     """The text of the barrier of a checkpoint that is not complete; None if it has none."""
-    newest = list_log(storage, DIRECTORY).last
-    return None if newest is None else _read(storage, f"{DIRECTORY}/{newest}")
+    newest = list_log(storage, OFFSETS).last
+    return None if newest is None else _read(storage, f"{OFFSETS}/{newest}")
 
 
 def advice(text: str) -> str:

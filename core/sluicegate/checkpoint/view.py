@@ -75,9 +75,9 @@ class Look:
 
 def look_at(storage: Storage) -> Look:
     """List a checkpoint's logs; missing ones are empty."""
-    commits = list_log(storage, commit_log.DIRECTORY)
+    commits = list_log(storage, commit_log.COMMITS)
     ids = tuple(operator_ids(storage))
-    offsets = list_log(storage, offset_log.DIRECTORY)
+    offsets = list_log(storage, offset_log.OFFSETS)
     return Look(storage, commits, ids, offsets, _source_logs(storage))
 
 
@@ -113,7 +113,7 @@ def newest_batch(storage: Storage) -> int:
     Read again before something is reported as ahead of the offsets: a running job may have planned
     further batches since they were listed.
     """
-    last = list_log(storage, offset_log.DIRECTORY).last
+    last = list_log(storage, offset_log.OFFSETS).last
     return -1 if last is None else last
 
 

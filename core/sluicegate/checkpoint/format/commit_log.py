@@ -10,7 +10,7 @@ from sluicegate.checkpoint.format.log import integer, parse_object, read_lines
 from sluicegate.errors import Corrupt
 from sluicegate.storage import Storage
 
-DIRECTORY = "commits"
+COMMITS = "commits"
 COMMITS_VERSION = 3
 
 StateIds = Mapping[int, tuple[tuple[str, ...], ...]]
@@ -30,7 +30,7 @@ class CommitEntry:
 
 def read_commit(storage: Storage, batch: int) -> CommitEntry:
     """The commit of a batch, or `NotFound`, `Corrupt`, `UnsupportedFormat`."""
-    key = f"{DIRECTORY}/{batch}"
+    key = f"{COMMITS}/{batch}"
     version, lines = read_lines(storage, key, COMMITS_VERSION)
     place = f"{storage.uri}/{key}"
     text = lines[0] if lines else ""

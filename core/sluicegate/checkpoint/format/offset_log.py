@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sluicegate.positions import Positions
 
 
-DIRECTORY = "offsets"
+OFFSETS = "offsets"
 OFFSETS_VERSION = 2
 PARTITIONS = "spark.sql.shuffle.partitions"
 NO_OFFSET = "-"
@@ -85,7 +85,7 @@ class OffsetEntry:
 
 def read_offsets(storage: Storage, batch: int) -> OffsetEntry:
     """The offsets of a batch, or `NotFound`, `Corrupt`, `UnsupportedFormat`."""
-    key = f"{DIRECTORY}/{batch}"
+    key = f"{OFFSETS}/{batch}"
     version, lines = read_lines(storage, key, OFFSETS_VERSION)
     place = f"{storage.uri}/{key}"
     if not lines or not any(lines):
