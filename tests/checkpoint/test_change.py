@@ -11,7 +11,7 @@ import pytest
 
 from sluicegate.checkpoint import edit
 from sluicegate.checkpoint.file_edits import Place
-from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.format.log import read_offsets
 from sluicegate.checkpoint.journal import CheckpointJournal
 from sluicegate.checkpoint.operations.relocate import plan_relocate, plan_seed, relocate, seed
 from sluicegate.checkpoint.operations.repair import Repair, diagnose

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.checkpoint.edit import NotComplete
-from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.format.log import read_offsets
 from sluicegate.checkpoint.journal import CheckpointJournal
 from sluicegate.checkpoint.operations.relocate import (
     parse_offset,

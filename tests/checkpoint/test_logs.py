@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.checkpoint.format.commit_log import read_commit
-from sluicegate.checkpoint.format.file_log import (
+from sluicegate.checkpoint.format.log import (
+    LogListing,
     LogSize,
+    OffsetKind,
+    list_log,
     measure,
     missing_numbers,
     needed_files,
+    read_commit,
+    read_offsets,
     read_sink_files,
     read_source_files,
 )
-from sluicegate.checkpoint.format.log import LogListing, list_log
-from sluicegate.checkpoint.format.offset_log import OffsetKind, read_offsets
 from sluicegate.checkpoint.format.operators import read_operator
 from sluicegate.checkpoint.view import operator_ids, read_query_id
 from sluicegate.errors import Corrupt, NotFound, UnsupportedFormat

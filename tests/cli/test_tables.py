@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.units import counted
-from sluicegate_cli.output.printers import column_widths
+from sluicegate_cli.output.console import column_widths
 
 LINES = [
     ["operation", "when", "what", "undo"],

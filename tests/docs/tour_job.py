@@ -31,7 +31,7 @@ from sluicegate.job.work import Classified, Folded, Work
 from sluicegate.journal import Approval
 from sluicegate.positions import Positions
 from sluicegate.process import myself
-from sluicegate.sources.log.source import open_source
+from sluicegate.sources.log.log import open_source
 from sluicegate.stream.operations.begin import begin, start_of
 from sluicegate.stream.output import open_sink
 from sluicegate.stream.snapshot import Snapshot

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
 
-from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.format.log import read_offsets
 from sluicegate.checkpoint.view import look_at
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import to_spark

@@ -18,7 +18,7 @@ from sluicegate.config import Maintain, NamedStream
 from sluicegate.journal import Approval
 from sluicegate.maintenance import Budget, Outcome, RunOptions, Steps
 from sluicegate.process import myself
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls
 from sluicegate.stream.maintenance import StreamMaintenance
 from sluicegate.stream.output import DATA, Sink, name_of, open_sink
 from sluicegate.stream.snapshot import Snapshot, key_of

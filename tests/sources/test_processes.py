@@ -35,7 +35,7 @@ while True:
 """
 READER = """
 import sys
-from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.log import (Log)
 log, at, seen = Log.open(sys.argv[1]), 0, 0
 while True:
     end = log.end(0)

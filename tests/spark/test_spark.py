@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.format.log import read_offsets
 from sluicegate.checkpoint.view import look_at
 from sluicegate.checkpoint.writers import ENDED, WINDOW, signs_of_life
 from sluicegate.errors import Corrupt

@@ -37,7 +37,7 @@ class TestSchemes:
 
     @pytest.fixture(autouse=True)
     def _memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(BACKENDS, "memory", lambda uri, _create: MemoryStorage(uri))
+        monkeypatch.setitem(BACKENDS, "memory", "tests.support.memory:open_memory")
 
     def test_a_scheme_is_opened_by_its_backend(self) -> None:
         assert open_storage("MEMORY://bucket/a").uri == "MEMORY://bucket/a"

@@ -13,7 +13,7 @@ import pytest
 
 from sluicegate.errors import StorageFailed
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls
 from tests.support.faults import Aftermath, Disk, Killed, Process, cut_points
 
 OLD, NEW = b"the old content", b"the new content, which is longer"

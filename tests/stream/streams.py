@@ -27,7 +27,7 @@ from sluicegate.state import delta, manifest
 from sluicegate.state.delta import Merge
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.blobs import Ref
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls
 from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.history import content_of, intact_snapshots

@@ -37,7 +37,7 @@ from sluicegate.process import myself
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.base import Entry as StorageEntry
 from sluicegate.storage.blobs import BlobDamaged, Ref
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls
 from sluicegate.stream import chain as hints
 from sluicegate.stream import gc
 from sluicegate.stream.append import (

@@ -24,8 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from sluicegate.storage.local import LocalStorage
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls, LocalStorage
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ from sluicegate.ops.maintain import choose, maintain
 from sluicegate.process import myself
 from sluicegate.report import Report, Table
 from sluicegate_cli.output import Mode
+from sluicegate_cli.output.console import finding_fields
 from sluicegate_cli.output.plan import plan_document
-from sluicegate_cli.output.printers import finding_fields
 from sluicegate_cli.session import Session
 
 _COLUMNS = ("step", "outcome", "took", "detail")

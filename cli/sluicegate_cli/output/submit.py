@@ -18,7 +18,7 @@ from sluicegate.spark.submit.process import Watch
 from sluicegate.spark.submit.progress import Progress
 from sluicegate.spark.submit.run import Cause, Outcome
 from sluicegate_cli.output import Sink, next_command, write_error
-from sluicegate_cli.output.printers import visible
+from sluicegate_cli.output.console import visible
 
 SCHEMA = "sluicegate.submit"
 _ORIGIN = ("source", "offset", "comes from")

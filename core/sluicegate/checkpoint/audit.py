@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY, SinkFile, read_sink_files
-from sluicegate.checkpoint.format.log import LogListing, list_log
-from sluicegate.checkpoint.format.offset_log import OffsetEntry, read_offsets
+from sluicegate.checkpoint.format.log import (
+    SINK_DIRECTORY,
+    LogListing,
+    OffsetEntry,
+    SinkFile,
+    list_log,
+    read_offsets,
+    read_sink_files,
+)
 from sluicegate.checkpoint.inspect import events_between
 from sluicegate.checkpoint.rules.sink_log import check_sink
 from sluicegate.checkpoint.view import Look, look_at

@@ -29,8 +29,7 @@ from typing import Any
 
 from sluicegate import codec, journal
 from sluicegate.checkpoint.file_edits import Edit, Linked, Place, Roots
-from sluicegate.checkpoint.format.log import list_log
-from sluicegate.checkpoint.format.offset_log import OFFSETS
+from sluicegate.checkpoint.format.log import OFFSETS, list_log
 from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, SluicegateError, StorageFailed
 from sluicegate.process import Who
 from sluicegate.storage import Storage

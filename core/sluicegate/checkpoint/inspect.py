@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sluicegate.checkpoint.format.commit_log import CommitEntry, read_commit
-from sluicegate.checkpoint.format.file_log import LogSize, measure
-from sluicegate.checkpoint.format.offset_log import (
+from sluicegate.checkpoint.format.log import (
+    CommitEntry,
+    LogSize,
     OffsetEntry,
     OffsetKind,
     SourceOffset,
+    measure,
+    read_commit,
     read_offsets,
 )
 from sluicegate.checkpoint.format.operators import Operator, read_operator

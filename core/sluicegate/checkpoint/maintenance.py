@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from sluicegate import codec, maintenance, units
 from sluicegate.checkpoint.edit import HOME
 from sluicegate.checkpoint.edit_log import old_backups, prune_backups
-from sluicegate.checkpoint.format.commit_log import read_commit
-from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.format.log import read_commit, read_offsets
 from sluicegate.checkpoint.journal import KIND
 from sluicegate.checkpoint.rules.state_data import Portion, check_state_data
 from sluicegate.checkpoint.verify import verify

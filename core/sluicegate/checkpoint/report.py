@@ -13,7 +13,7 @@ from sluicegate.report import Cell, Report, Table, count_findings
 
 if TYPE_CHECKING:
     from sluicegate.checkpoint.audit import Audit
-    from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset
+    from sluicegate.checkpoint.format.log import OffsetEntry, SourceOffset
     from sluicegate.checkpoint.inspect import Batch, SourceSummary, StoreSummary, Summary
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sluicegate.checkpoint.format.commit_log import CommitEntry, read_commit
+from sluicegate.checkpoint.format.log import CommitEntry, read_commit
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.checkpoint.format.state_store import (
     Chain,

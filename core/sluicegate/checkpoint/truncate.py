@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from sluicegate.checkpoint.file_edits import Edit, Pieces, Place, remove_with_sums
-from sluicegate.checkpoint.format.file_log import needed_files
-from sluicegate.checkpoint.format.log import LogListing, integer, parse_object, stream_lines
+from sluicegate.checkpoint.format.log import (
+    LogListing,
+    integer,
+    needed_files,
+    parse_object,
+    stream_lines,
+)
 from sluicegate.errors import NotFound
 from sluicegate.storage import Storage
 

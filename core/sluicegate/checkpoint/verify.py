@@ -11,7 +11,7 @@ from importlib import import_module
 
 from sluicegate.checkpoint import rules
 from sluicegate.checkpoint.file_edits import Place
-from sluicegate.checkpoint.format.commit_log import read_commit
+from sluicegate.checkpoint.format.log import read_commit
 from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import Case
 from sluicegate.checkpoint.view import look_at

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from sluicegate.checkpoint.format import commit_log, offset_log
-from sluicegate.checkpoint.format.log import LogListing, list_log, parse_object
-from sluicegate.checkpoint.format.offset_log import OffsetEntry
+from sluicegate.checkpoint.format import log
+from sluicegate.checkpoint.format.log import LogListing, OffsetEntry, list_log, parse_object
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.errors import Corrupt, NotFound, SluicegateError
 from sluicegate.storage import Storage
@@ -75,9 +74,9 @@ class Look:
 
 def look_at(storage: Storage) -> Look:
     """List a checkpoint's logs; missing ones are empty."""
-    commits = list_log(storage, commit_log.COMMITS)
+    commits = list_log(storage, log.COMMITS)
     ids = tuple(operator_ids(storage))
-    offsets = list_log(storage, offset_log.OFFSETS)
+    offsets = list_log(storage, log.OFFSETS)
     return Look(storage, commits, ids, offsets, _source_logs(storage))
 
 
@@ -88,7 +87,7 @@ def timeline(look: Look) -> Iterator[Point[OffsetEntry]]:
     newer: int | None = None
     for batch in reversed(look.offsets.batches):
         try:
-            entry = offset_log.read_offsets(look.storage, batch)
+            entry = log.read_offsets(look.storage, batch)
         except SluicegateError:
             continue
         gap_after = newer is not None and newer != batch + 1
@@ -113,7 +112,7 @@ def newest_batch(storage: Storage) -> int:
     Read again before something is reported as ahead of the offsets: a running job may have planned
     further batches since they were listed.
     """
-    last = list_log(storage, offset_log.OFFSETS).last
+    last = list_log(storage, log.OFFSETS).last
     return -1 if last is None else last
 
 

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sluicegate import units
-from sluicegate.checkpoint.format.commit_log import DIRECTORY as COMMITS
-from sluicegate.checkpoint.format.offset_log import DIRECTORY as OFFSETS
+from sluicegate.checkpoint.format.log import COMMITS, OFFSETS
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.checkpoint.view import SOURCES, NextStart, look_at, read_query_id
 from sluicegate.errors import Locked, NotFound, SluicegateError, StorageFailed

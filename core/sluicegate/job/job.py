@@ -28,15 +28,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.checkpoint.format.offset_log import read_offsets
+from sluicegate.checkpoint.format.log import read_offsets
 from sluicegate.config import NamedStream, load_config
 from sluicegate.errors import Fenced, NotFound, SluicegateError, error_in
 from sluicegate.job.epoch import EpochContext, Epochs, Process, Step
 from sluicegate.job.progress import EpochReporter
 from sluicegate.positions import Positions, to_spark
 from sluicegate.sources.log import spark as source
-from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.source import open_source
+from sluicegate.sources.log.log import Log, open_source
 from sluicegate.spark.submit import command
 from sluicegate.storage import LocalStorage, joined_uri
 from sluicegate.stream.output import open_sink

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from sluicegate.checkpoint.format.offset_log import SourceOffset
+from sluicegate.checkpoint.format.log import SourceOffset
 from sluicegate.errors import NotFound, SluicegateError
 from sluicegate.offsets import Fence, LockFileOffsetStore, OffsetStore, StaleCommit
 from sluicegate.positions import Position, Positions, from_spark, to_spark

@@ -22,13 +22,7 @@ from sluicegate import units
 from sluicegate.errors import Corrupt, Drifted, NotFound, SluicegateError
 from sluicegate.journal import Approval
 from sluicegate.offsets.record import Change, Kept, Record
-from sluicegate.offsets.store import (
-    Commit,
-    LockFileOffsetStore,
-    Partition,
-    StoreDamaged,
-    Update,
-)
+from sluicegate.offsets.store import Commit, LockFileOffsetStore, Partition, StoreDamaged, Update
 from sluicegate.plan import Action, Precondition
 from sluicegate.positions import Position, Positions, PositionsInvalid, from_spark, to_spark
 from sluicegate.reset import (

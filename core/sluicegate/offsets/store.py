@@ -52,11 +52,7 @@ from sluicegate.offsets.record import (
 )
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
-from sluicegate.storage import (
-    Storage,
-    open_storage,
-    validate_name,
-)
+from sluicegate.storage import Storage, open_storage, validate_name
 from sluicegate.units import command
 
 Partition = tuple[str, int]

@@ -32,7 +32,7 @@ from sluicegate.sources.log.writer import (
     check_segment_bytes,
     writer_lock,
 )
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls
 
 STAMP = ("producer", "partition", "seq")
 """The columns of the stamp, as the example of a stream's table names them."""

@@ -36,7 +36,7 @@ from sluicegate.dedup.stamp import MAX_PARTITION, MAX_SEQUENCE
 from sluicegate.errors import Corrupt, NotFound, StorageFailed
 from sluicegate.producer.state import Declared, State, segment_name
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.syscalls import Calls, Translated
+from sluicegate.storage.local import Calls, Translated
 
 MAX_GROUP = 64 * 1024 * 1024
 """Most bytes that one call can issue."""

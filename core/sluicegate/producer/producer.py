@@ -43,7 +43,7 @@ from sluicegate.producer.state import (
     state_name,
 )
 from sluicegate.storage import LocalStorage, local_root
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls
 
 LogHolds = Mapping[int, int | Iterable[int]]
 """Per partition the sequences of a producer in a log: the highest one, or all of them."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sluicegate.storage.syscalls import Calls
+from sluicegate.storage.local import Calls
 
 
 def append_line(path: Path, fields: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The storage interface: small files under keys, durable when a call returns.
+"""The storage interface, the wrapper that refuses every write, and opening a storage by its URI.
 
 A *key* is a relative path of validated names joined by `/`. Every mutating call is atomic (readers
 see all of it or nothing) and durable (fsynced with its directory) when it returns; a call that
@@ -11,13 +11,21 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Flag, auto
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 
-from sluicegate.errors import InvalidName, NotFound
+from sluicegate.errors import (
+    InvalidName,
+    NotFound,
+    ReadOnlyViolation,
+    UnsupportedFormat,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from sluicegate.locks import Lock
+
 
 Kind = Literal["file", "directory", "other"]
 
@@ -227,3 +235,167 @@ def is_old(path: Path, limit_ns: float) -> bool:
     except FileNotFoundError:
         # Its writer is alive, and has just finished it.
         return False
+
+
+class ReadOnlyStorage:
+    """`Storage` whose mutating calls raise `ReadOnlyViolation` before anything happens."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+
+    @property
+    def uri(self) -> str:
+        return self._inner.uri
+
+    @property
+    def read_only(self) -> bool:
+        return True
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._inner.capabilities
+
+    def spellings(self) -> frozenset[str]:
+        return self._inner.spellings()
+
+    def lock(self, key: str) -> Lock:
+        return self._inner.lock(key)
+
+    def open(self, key: str) -> BinaryIO:
+        return self._inner.open(key)
+
+    def get(self, key: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
+        return self._inner.get(key, limit=limit)
+
+    def list(self, key: str = "", *, temporary: bool = False, sizes: bool = False) -> list[Entry]:
+        return self._inner.list(key, temporary=temporary, sizes=sizes)
+
+    def stat(self, key: str) -> Stat | None:
+        return self._inner.stat(key)
+
+    def local_path(self, key: str = "") -> Path | None:
+        return self._inner.local_path(key)
+
+    def put_if_absent(self, key: str, data: bytes | Iterable[bytes]) -> bool:
+        raise self._refusal("create", key)
+
+    def replace(
+        self, key: str, data: bytes, *, keep_as: str | None = None, drop: tuple[str, ...] = ()
+    ) -> None:
+        raise self._refusal("replace", key)
+
+    def link(self, source: str, key: str, *, replace: bool = False) -> None:
+        raise self._refusal("link", key)
+
+    def move(self, source: str, key: str) -> bool:
+        raise self._refusal("move", source)
+
+    def delete(self, key: str) -> bool:
+        raise self._refusal("delete", key)
+
+    def delete_all(self, key: str) -> None:
+        raise self._refusal("delete", key)
+
+    def sync(self, key: str) -> None:
+        raise self._refusal("sync", key)
+
+    def _refusal(self, verb: str, key: str) -> ReadOnlyViolation:
+        place = f"{self.uri}/{key}"
+        return ReadOnlyViolation(f"refused to {verb} {place}: opened read-only", place=place)
+
+
+# At least two letters, so that a Windows drive does not look like a scheme.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
+
+
+def local_root(uri: str) -> Path:
+    """The path of a URI or plain path; Spark prints paths as `file:/x`."""
+    scheme = _scheme(uri)
+    if scheme is None:
+        return _path(uri, uri)
+    if scheme == "file":
+        return _file_path(uri)
+    raise _unsupported(scheme, uri)
+
+
+def open_storage(uri: str, *, read_only: bool = False, create: bool = False) -> Storage:
+    """The storage at a URI; with `read_only` every write is refused by the storage itself.
+
+    With `create` it is created first, durably, if it is missing.
+    """
+    scheme = _scheme(uri) or "file"
+    if scheme not in BACKENDS:
+        raise _unsupported(scheme, uri)
+    module, _, function = BACKENDS[scheme].partition(":")
+    storage: Storage = getattr(import_module(module), function)(uri, create=create)
+    return ReadOnlyStorage(storage) if read_only else storage
+
+
+def open_beside(uri: str, *, read_only: bool = False) -> tuple[Storage, str]:
+    """The storage that holds the file at a URI, and its key there."""
+    above, _, name = canonical_uri(uri).rpartition("/")
+    return open_storage(above or "/", read_only=read_only), name
+
+
+def canonical_uri(uri: str) -> str:
+    """A URI that does not depend on the current directory, for records and plans."""
+    if _scheme(uri) in (None, "file"):
+        return str(local_root(uri).absolute())
+    return uri.rstrip("/")
+
+
+def joined_uri(uri: str, name: str) -> str:
+    """The URI of a name below another."""
+    if _scheme(uri) in (None, "file"):
+        return str(local_root(uri) / name)
+    return f"{uri.rstrip('/')}/{name}"
+
+
+BACKENDS = {"file": "sluicegate.storage.local:open_local"}
+"""Scheme → function that opens its storage, from the URI and whether to create it.
+
+A plain path has the scheme `file`. The module is imported when the scheme is first used.
+"""
+
+
+def _scheme(uri: str) -> str | None:
+    found = _SCHEME.match(uri)
+    if found is None:
+        return None
+    scheme = found[1].lower()
+    return scheme if found[2] or scheme == "file" else None
+
+
+def _unsupported(scheme: str, uri: str) -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"{scheme}:// storage is not supported by this release: {uri}",
+        hint="copy it to a local or mounted directory and name that path",
+    )
+
+
+def _file_path(uri: str) -> Path:
+    from urllib.parse import unquote  # here, because it costs start-up time and is rarely needed
+
+    path = unquote(uri[len("file:") :])
+    if path.startswith("//"):
+        host, slash, rest = path[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise UsageError(
+                f"{uri} names the host {host!r}, but files are read on this machine",
+                hint=f"write file:///{host}{slash}{rest} if {host!r} is a directory",
+            )
+        path = slash + rest
+    if not path.startswith("/"):
+        raise UsageError(f"{uri} is not absolute", hint="write file:///absolute/path")
+    return _path(path, uri)
+
+
+def _path(text: str, shown: str) -> Path:
+    if not text:
+        raise UsageError("the path is empty", hint="name a directory or file")
+    if "\0" in text:
+        raise UsageError(f"{shown!a} contains a NUL character", hint="check the path")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as e:
+        raise UsageError(f"{shown}: {e}", hint="write the directory out in full") from e

@@ -21,7 +21,7 @@ from sluicegate.maintenance import (
     position_samples,
 )
 from sluicegate.plan import Action, Plan, Subject
-from sluicegate.sources.log.source import needs_broker
+from sluicegate.sources.log.log import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
 from sluicegate.stream.history import intact_snapshots

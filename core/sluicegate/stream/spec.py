@@ -10,7 +10,7 @@ from sluicegate.config import NamedStream
 from sluicegate.errors import ConfigInvalid, NotFound
 from sluicegate.positions import Positions
 from sluicegate.reset import Partition, Range
-from sluicegate.sources.log.source import incarnation_of, needs_broker, source_range
+from sluicegate.sources.log.log import incarnation_of, needs_broker, source_range
 from sluicegate.state.aggregates import Aggregate, Value, parse
 from sluicegate.stream.snapshot import Snapshot
 

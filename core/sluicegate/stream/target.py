@@ -122,7 +122,7 @@ class GatedStream(Target):
 
     def lag(self, ends: Positions | None = None) -> list[Lag]:
         from sluicegate.lag import ends_unknown, lags
-        from sluicegate.sources.log.source import BrokerNeeded
+        from sluicegate.sources.log.log import BrokerNeeded
         from sluicegate.stream.spec import range_of
 
         _, head = self.snapshot(None)

@@ -13,8 +13,7 @@ from sluicegate import units
 from sluicegate.checkpoint import edit
 from sluicegate.checkpoint.edit import HOME
 from sluicegate.checkpoint.file_edits import Place
-from sluicegate.checkpoint.format.log import TEMPORARY, parse_json
-from sluicegate.checkpoint.format.offset_log import OffsetKind, SourceOffset
+from sluicegate.checkpoint.format.log import TEMPORARY, OffsetKind, SourceOffset, parse_json
 from sluicegate.checkpoint.paths import has_paths, is_stale_sum, rewritten
 from sluicegate.checkpoint.truncate import in_blocks
 from sluicegate.checkpoint.view import METADATA, look_at

@@ -22,13 +22,13 @@ from sluicegate.checkpoint.file_edits import (
     put,
     text_in,
 )
-from sluicegate.checkpoint.format.commit_log import read_commit
-from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
-from sluicegate.checkpoint.format.log import list_log
-from sluicegate.checkpoint.format.offset_log import (
+from sluicegate.checkpoint.format.log import (
+    SINK_DIRECTORY,
     OffsetEntry,
     OffsetKind,
     SourceOffset,
+    list_log,
+    read_commit,
     read_offsets,
     render,
 )

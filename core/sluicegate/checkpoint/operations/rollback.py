@@ -22,10 +22,14 @@ from sluicegate.checkpoint.file_edits import (
     remove_with_sums,
     text_in,
 )
-from sluicegate.checkpoint.format.commit_log import read_commit
-from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
-from sluicegate.checkpoint.format.log import list_log
-from sluicegate.checkpoint.format.offset_log import OffsetEntry, OffsetKind, read_offsets
+from sluicegate.checkpoint.format.log import (
+    SINK_DIRECTORY,
+    OffsetEntry,
+    OffsetKind,
+    list_log,
+    read_commit,
+    read_offsets,
+)
 from sluicegate.checkpoint.format.operators import STATE
 from sluicegate.checkpoint.inspect import events_between
 from sluicegate.checkpoint.rules.state import STATE_AHEAD, check_state

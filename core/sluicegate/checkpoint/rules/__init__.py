@@ -14,7 +14,6 @@ AREAS = tuple(
     f"{__name__}.{name}"
     for name in (
         "layout",
-        "metadata",
         "sink_log",
         "source_log",
         "commits",

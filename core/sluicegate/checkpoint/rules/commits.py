@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sluicegate.checkpoint.file_edits import remove_with_sums
-from sluicegate.checkpoint.format.commit_log import read_commit
+from sluicegate.checkpoint.format.log import read_commit
 from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import Case, Fix, Solution
 from sluicegate.checkpoint.rules.offsets import end_of_batch, looks_asynchronous, rewritten

@@ -12,9 +12,7 @@ from itertools import chain, islice
 from typing import Any
 
 from sluicegate.checkpoint.file_edits import Edit, Place, Roots, drop_sums
-from sluicegate.checkpoint.format.file_log import needed_files
-from sluicegate.checkpoint.format.log import stream_lines
-from sluicegate.checkpoint.format.offset_log import OffsetEntry, read_offsets
+from sluicegate.checkpoint.format.log import OffsetEntry, needed_files, read_offsets, stream_lines
 from sluicegate.checkpoint.truncate import Log, repeated
 from sluicegate.checkpoint.view import Look
 from sluicegate.errors import NotFound, SluicegateError

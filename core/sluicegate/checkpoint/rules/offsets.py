@@ -9,14 +9,14 @@ from itertools import pairwise
 
 from sluicegate.checkpoint.edit import SIGN
 from sluicegate.checkpoint.file_edits import drop_sums, put, remove_with_sums
-from sluicegate.checkpoint.format.commit_log import read_commit
-from sluicegate.checkpoint.format.file_log import SINK_DIRECTORY
-from sluicegate.checkpoint.format.log import list_log
-from sluicegate.checkpoint.format.offset_log import (
+from sluicegate.checkpoint.format.log import (
     NO_OFFSET,
+    SINK_DIRECTORY,
     OffsetEntry,
     OffsetKind,
     SourceOffset,
+    list_log,
+    read_commit,
     read_offsets,
     render,
 )

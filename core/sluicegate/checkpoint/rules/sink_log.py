@@ -13,14 +13,15 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from sluicegate.checkpoint.file_edits import Place
-from sluicegate.checkpoint.format.file_log import (
+from sluicegate.checkpoint.format.log import (
     SINK_DIRECTORY,
+    LogListing,
     SinkFile,
+    list_log,
     missing_numbers,
     needed_files,
     read_sink_files,
 )
-from sluicegate.checkpoint.format.log import LogListing, list_log
 from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import (
     Case,

@@ -15,14 +15,16 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from sluicegate.checkpoint.file_edits import Place
-from sluicegate.checkpoint.format.file_log import (
+from sluicegate.checkpoint.format.log import (
     FILES_VERSION,
+    LogListing,
+    OffsetKind,
     missing_numbers,
     needed_files,
+    parse_version,
+    read_offsets,
     read_source_files,
 )
-from sluicegate.checkpoint.format.log import LogListing, parse_version
-from sluicegate.checkpoint.format.offset_log import OffsetKind, read_offsets
 from sluicegate.checkpoint.paths import as_uri
 from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import (

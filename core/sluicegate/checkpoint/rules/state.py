@@ -6,8 +6,13 @@ import re
 from collections.abc import Iterator
 
 from sluicegate.checkpoint.file_edits import drop_sums, put, remove_with_sums
-from sluicegate.checkpoint.format.commit_log import CommitEntry
-from sluicegate.checkpoint.format.offset_log import PARTITIONS, OffsetEntry, read_offsets, render
+from sluicegate.checkpoint.format.log import (
+    PARTITIONS,
+    CommitEntry,
+    OffsetEntry,
+    read_offsets,
+    render,
+)
 from sluicegate.checkpoint.format.operators import STATE, Operator, read_operator
 from sluicegate.checkpoint.format.rocksdb import shared_faults
 from sluicegate.checkpoint.format.state_data import StateKind

@@ -19,7 +19,7 @@ from typing import Self
 
 from sluicegate.sources.log.layout import LogDamaged, OutOfRange, segment_key
 from sluicegate.storage import Storage
-from sluicegate.storage.syscalls import Translated
+from sluicegate.storage.local import Translated
 
 MAX_RECORD = 16 << 20
 """Most bytes of one record, its newline included."""

@@ -24,8 +24,7 @@ from pyspark.sql.types import StructType
 
 from sluicegate.errors import UsageError
 from sluicegate.positions import Positions, from_spark, to_spark
-from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.source import refuse_outside
+from sluicegate.sources.log.log import Log, refuse_outside
 
 NAME = "sluicegate"
 PATH, STARTING, MAX_EVENTS = "path", "startingPositions", "maxEvents"

@@ -21,7 +21,7 @@ from sluicegate.sources.log.layout import LOCK, partition_name
 from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.segment import MAX_RECORD, Segment
 from sluicegate.storage import LocalStorage
-from sluicegate.storage.syscalls import Calls, Translated
+from sluicegate.storage.local import Calls, Translated
 
 MAX_APPEND = 256 << 20
 """Most bytes of one append."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 from sluicegate import units
-from sluicegate.checkpoint.format.offset_log import OffsetEntry, SourceOffset, read_offsets
+from sluicegate.checkpoint.format.log import OffsetEntry, SourceOffset, read_offsets
 from sluicegate.checkpoint.inspect import events_between
 from sluicegate.checkpoint.verify import verify
 from sluicegate.checkpoint.view import Look, NextStart, look_at, read_query_id

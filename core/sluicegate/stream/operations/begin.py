@@ -8,13 +8,8 @@ from sluicegate.journal import Approval
 from sluicegate.legacy.v1 import V1Checkpoint
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
-from sluicegate.sources.log.source import refuse_outside, source_range
-from sluicegate.storage import (
-    canonical_uri,
-    joined_uri,
-    open_storage,
-    validate_name,
-)
+from sluicegate.sources.log.log import refuse_outside, source_range
+from sluicegate.storage import canonical_uri, joined_uri, open_storage, validate_name
 from sluicegate.stream import home as homes
 from sluicegate.stream.append import Signature
 from sluicegate.stream.operations.import_v1 import content_from_v1
