@@ -35,7 +35,7 @@ def run(
     ] = None,
     as_: AsOption = None,
 ) -> None:
-    """Remove old snapshots of a gated stream, and everything only they refer to.
+    """Remove old snapshots of a gated stream, and files that nothing refers to any more.
 
     A pruned snapshot cannot be restored. The newest snapshot is always kept. The oldest kept
     snapshot is committed into the chain before files are removed, so the stream stays intact if

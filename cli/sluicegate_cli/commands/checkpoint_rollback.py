@@ -41,7 +41,7 @@ def run(
     ] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="to the last batch or snapshot before this time"),
+        typer.Option(metavar="TIME", help="to the last batch or snapshot at or before this time"),
     ] = None,
     force: ForceOption = False,
     sink: SinkOption = None,

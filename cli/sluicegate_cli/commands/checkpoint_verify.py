@@ -51,7 +51,7 @@ def run(
     max_duration: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="gated streams only: stop reading then, continue next time"
+            metavar="DURATION", help="gated streams only: stop after this time, continue next time"
         ),
     ] = None,
     as_: AsOption = None,
