@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.errors import UsageError
-from sluicegate.target import Target, TargetKind
+from sluicegate.target import TargetKind
 
 TargetArgument = Annotated[
     str | None,
@@ -71,23 +70,3 @@ IdempotentOption = Annotated[
 OutputOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="write a new file; leave the target unchanged")
 ]
-
-_ONLY_FOR = {
-    "--snapshot": "gated streams",
-    "--read-data-subset": "gated streams",
-    "--max-duration": "gated streams",
-    "--consumer": "offset stores",
-    "--batch": "Spark checkpoints and gated streams",
-    "--sink": "Spark checkpoints",
-    "--into": "Spark checkpoints",
-    "--offsets": "Spark checkpoints",
-    "--query-id": "Spark checkpoints",
-}
-
-
-def refuse_options(target: Target, **given: object) -> None:
-    """Refuse options that have no meaning for this kind of target."""
-    for name, value in given.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is not None and option not in target.accepts:
-            raise UsageError(f"{option} applies to {_ONLY_FOR[option]} only")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.config import DEFAULT_HOME, Config, load_config
-from sluicegate.errors import ChangeForbidden, Locked, NotConfirmed
+from sluicegate.errors import ChangeForbidden, Locked, NotConfirmed, UsageError
 from sluicegate.resolve import only_target, resolve
 from sluicegate.target import Change, Kind, Options, Target, TargetKind, expect
 from sluicegate.units import command
@@ -185,3 +185,24 @@ def undo_command(plan: Plan, entry: Entry) -> str:
     assert plan.subject
     target = plan.subject.name or plan.subject.uri
     return command("undo", target, "--op", entry.id)
+
+
+_ONLY_FOR = {
+    "--snapshot": "gated streams",
+    "--read-data-subset": "gated streams",
+    "--max-duration": "gated streams",
+    "--consumer": "offset stores",
+    "--batch": "Spark checkpoints and gated streams",
+    "--sink": "Spark checkpoints",
+    "--into": "Spark checkpoints",
+    "--offsets": "Spark checkpoints",
+    "--query-id": "Spark checkpoints",
+}
+
+
+def refuse_options(target: Target, **given: object) -> None:
+    """Refuse options that have no meaning for this kind of target."""
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is not None and option not in target.accepts:
+            raise UsageError(f"{option} applies to {_ONLY_FOR[option]} only")

@@ -9,7 +9,7 @@ and, with `fixes`, the function that fixes it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -201,3 +201,9 @@ def worst_first(found: Iterable[Finding]) -> list[Finding]:
 def has_errors(found: Iterable[Finding]) -> bool:
     """Whether operator action is needed."""
     return any(f.severity is Severity.ERROR for f in found)
+
+
+def count_findings(found: Sequence[Finding]) -> str:
+    """The number of findings per severity, as text; empty if there are none."""
+    counts = {severity: sum(f.severity is severity for f in found) for severity in Severity}
+    return ", ".join(f"{n} {s.value}{'s' * (n != 1)}" for s, n in counts.items() if n)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.findings import Finding, Severity
+from sluicegate.findings import Finding
 
 Cell = str | int | float | None
 
@@ -38,12 +38,6 @@ class Report:
     lines: Sequence[str] = ()
     text: str | None = None
     version: int = 1
-
-
-def count_findings(found: Sequence[Finding]) -> str:
-    """The number of findings per severity, as text; empty if there are none."""
-    counts = {severity: sum(f.severity is severity for f in found) for severity in Severity}
-    return ", ".join(f"{n} {s.value}{'s' * (n != 1)}" for s, n in counts.items() if n)
 
 
 @dataclass(frozen=True, slots=True)

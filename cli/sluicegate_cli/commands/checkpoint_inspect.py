@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sluicegate_cli.options import AsOption, TargetArgument, refuse_options
-from sluicegate_cli.session import Session
+from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.session import Session, refuse_options
 
 EXAMPLES = (
     ("checkpoint inspect /data/orders/checkpoint", "by path; Spark need not be installed"),

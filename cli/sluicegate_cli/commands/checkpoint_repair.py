@@ -16,9 +16,8 @@ from sluicegate_cli.options import (
     SinkOption,
     TargetArgument,
     WriterGoneOption,
-    refuse_options,
 )
-from sluicegate_cli.session import Session
+from sluicegate_cli.session import Session, refuse_options
 
 CHANGES = True
 SAVES_PLAN = True

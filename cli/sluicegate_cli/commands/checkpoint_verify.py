@@ -10,8 +10,8 @@ from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
 from sluicegate.target import Reading
 from sluicegate.units import parse_duration
-from sluicegate_cli.options import AsOption, SinkOption, TargetArgument, refuse_options
-from sluicegate_cli.session import Session
+from sluicegate_cli.options import AsOption, SinkOption, TargetArgument
+from sluicegate_cli.session import Session, refuse_options
 
 EXAMPLES = (
     ("checkpoint verify /data/orders/checkpoint", "logs, state files by name, source logs"),

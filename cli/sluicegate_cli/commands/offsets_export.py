@@ -9,8 +9,8 @@ import typer
 from sluicegate.offsets import legacy
 from sluicegate.positions import PositionsForm, render, to_spark
 from sluicegate.report import Report
-from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_options
-from sluicegate_cli.session import Session
+from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
+from sluicegate_cli.session import Session, refuse_options
 
 CHANGES = True
 EXAMPLES = (

@@ -13,8 +13,8 @@ from sluicegate.findings import Finding
 from sluicegate.lag import Lag, problems, total
 from sluicegate.report import Report, Table
 from sluicegate_cli.inputs import read_positions
-from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_options
-from sluicegate_cli.session import Session
+from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
+from sluicegate_cli.session import Session, refuse_options
 
 EXAMPLES = (
     ("offsets lag clicks", "a gated stream on an embedded log"),

@@ -19,9 +19,8 @@ from sluicegate_cli.options import (
     TargetArgument,
     TopicOption,
     WriterGoneOption,
-    refuse_options,
 )
-from sluicegate_cli.session import Session
+from sluicegate_cli.session import Session, refuse_options
 
 CHANGES = True
 SAVES_PLAN = True

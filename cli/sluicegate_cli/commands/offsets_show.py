@@ -8,8 +8,8 @@ import typer
 
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
-from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument, refuse_options
-from sluicegate_cli.session import Session
+from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
+from sluicegate_cli.session import Session, refuse_options
 
 EXAMPLES = (
     ("offsets show orders", "where the next batch begins to read"),

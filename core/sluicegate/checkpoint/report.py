@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate import units
 from sluicegate.checkpoint.view import NextStart
-from sluicegate.findings import Finding, has_errors
+from sluicegate.findings import has_errors
 from sluicegate.positions import to_spark
-from sluicegate.report import Cell, Report, Table, count_findings
+from sluicegate.report import Cell, Report, Table
 
 if TYPE_CHECKING:
     from sluicegate.checkpoint.audit import Audit
@@ -258,21 +258,6 @@ def _position_rows(offset: SourceOffset) -> list[tuple[Cell, ...]]:
     if offset.positions is None:
         return [(offset.source, kind, None, None, offset_text(offset))]
     return [(offset.source, kind, p.topic, p.partition, p.offset) for p in offset.positions]
-
-
-def verify_report(uri: str, found: Sequence[Finding], *, read_data: bool) -> Report:
-    """The findings of a checkpoint, and whether its state data was read."""
-    depth = (
-        ""
-        if read_data
-        else " State files were checked by name and size only; use --read-data to read them."
-    )
-    return Report(
-        schema="sluicegate.verify",
-        document={"checkpoint": uri, "read_data": read_data, "intact": not has_errors(found)},
-        findings=found,
-        lines=[f"{uri}: {count_findings(found) or 'intact'}.{depth}"],
-    )
 
 
 def audit_report(uri: str, result: Audit) -> Report:

@@ -94,8 +94,7 @@ class SparkCheckpoint(Target):
         return differences_report(left, right, list(compare(ours, theirs)))
 
     def verify(self, reading: Reading = QUICK) -> Report:
-        from sluicegate.checkpoint.report import verify_report
-        from sluicegate.checkpoint.verify import verify
+        from sluicegate.checkpoint.verify import verify, verify_report
 
         storage, read_data = self.storage, reading.everything
         with self.options.progress("decoding state files") as on_progress:

@@ -6,7 +6,7 @@ reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 from sluicegate.checkpoint import rules
@@ -16,7 +16,8 @@ from sluicegate.checkpoint.rules import layout
 from sluicegate.checkpoint.rules.fixes import Case
 from sluicegate.checkpoint.view import look_at
 from sluicegate.errors import SluicegateError, StorageFailed
-from sluicegate.findings import Finding, Severity, worst_first
+from sluicegate.findings import Finding, Severity, count_findings, has_errors, worst_first
+from sluicegate.report import Report
 from sluicegate.storage import Storage
 
 Progress = Callable[[int, int], None]
@@ -86,3 +87,18 @@ _ONLY_IF: Mapping[str, Callable[[Case], bool]] = {
     f"{rules.__name__}.state": _has_state,
     f"{rules.__name__}.state_data": lambda _case: False,
 }
+
+
+def verify_report(uri: str, found: Sequence[Finding], *, read_data: bool) -> Report:
+    """The findings of a checkpoint, and whether its state data was read."""
+    depth = (
+        ""
+        if read_data
+        else " State files were checked by name and size only; use --read-data to read them."
+    )
+    return Report(
+        schema="sluicegate.verify",
+        document={"checkpoint": uri, "read_data": read_data, "intact": not has_errors(found)},
+        findings=found,
+        lines=[f"{uri}: {count_findings(found) or 'intact'}.{depth}"],
+    )

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sluicegate import units
-from sluicegate.findings import has_errors
+from sluicegate.findings import count_findings, has_errors
 from sluicegate.positions import Positions, to_spark
-from sluicegate.report import Cell, Report, Table, count_findings
+from sluicegate.report import Cell, Report, Table
 from sluicegate.stream.snapshot import Snapshot
 
 if TYPE_CHECKING:
