@@ -143,7 +143,7 @@ class TestSavedPlans:
             self.saved(sg, "compact-dedup", "--retain", "1d")
             job.commit(2)
             assert sg("apply", "plan.json", "--yes").returncode == 0
-            assert stream.chain.head().details["given_up"] == known
+            assert stream.chain.head().details["dropped"] == known
             assert ledger_at(stream, stream.chain.head()).stamps == 2 * 2 * streams.STEP
             job.commit(1)
             assert sg("undo", NAME, "--yes").returncode == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 TEXT_FIELDS = frozenset(
     (
-        "about", "action", "advice", "cause", "consequences", "detail", "explanation", "gives_up",
+        "about", "action", "advice", "cause", "consequences", "detail", "explanation", "cost",
         "hint", "meaning", "message", "note", "notes", "problem", "problems", "status", "summary",
         "summary", "text", "title", "warnings", "what", "why",
     )

@@ -286,7 +286,7 @@ class Examiner:
         command = choice["command"].partition("  #")[0]
         words, checkpoint = self._filled(place, shlex.split(command)[1:])
         shown = plain(command.replace(str(place), "PLACE"))
-        gives_up = choice["gives_up"]
+        gives_up = choice["cost"]
         if words is None:
             return Repaired(choice["what"], shown, gives_up, 0, said="not tried: must be known")
         gone = [] if "seed" in words else ["--writer-gone"]

@@ -316,7 +316,7 @@ class TestClaim:
 
     def test_a_claim_without_a_run_fences_the_run_off(self, writer: StreamWriter) -> None:
         with writer.claim() as run:
-            apply(writer.stream, "depose")
+            apply(writer.stream, "fence")
             with pytest.raises(SplitBrainCommit, match="none-"):
                 commit(run)
         resume_job(writer.stream)
@@ -600,7 +600,7 @@ class TestIntervening:
         self, stream: Stream, writer: StreamWriter
     ) -> None:
         with writer.claim() as run:
-            self.superseded(stream, lambda: apply(stream, "depose"))
+            self.superseded(stream, lambda: apply(stream, "fence"))
             gc.prune(writer, stream.chain.head().number)
             # Nothing else moved the stream: only its writer is another one.
             assert stream.chain.head().positions == run.snapshot.positions

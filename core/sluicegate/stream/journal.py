@@ -26,7 +26,7 @@ _OPERATIONS = {
     "reset": "reset.Reset",
     "repair": "repair.Repair",
     "prune": "prune.Prune",
-    "depose": "fence.Fence",
+    "fence": "fence.Fence",
     "import": "import_v1.ImportV1",
     "compact": "compact.CompactState",
     "compact-dedup": "compact_dedup.CompactDedup",
@@ -189,7 +189,7 @@ def _entry(snapshot: Snapshot, undone: Mapping[str, str], floor: int = 0) -> Ent
 
 
 def _undo_of(snapshot: Snapshot) -> str:
-    if snapshot.kind is Kind.COMPACT and snapshot.details.get("given_up"):
+    if snapshot.kind is Kind.COMPACT and snapshot.details.get("dropped"):
         return "yes"
     if snapshot.kind is Kind.COMPACT and snapshot.details.get("undoes"):
         return "no: compact again with --retain instead"

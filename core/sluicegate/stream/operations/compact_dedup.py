@@ -109,7 +109,7 @@ class RestoreDedup(StreamOperation):
         assert made.dedup.base
         if head.dedup.base != made.dedup.base:
             raise Drifted(f"the dedup log was compacted again since snapshot {self.to}")
-        count = made.details.get("given_up", 0)
+        count = made.details.get("dropped", 0)
         actions = [Action("restore", "dedup log", f"{units.counted(count, 'stamp')} restored")]
         needs = inputs_unchanged(head, "dedup", (made.dedup.base,))
         kept = ["Stamps seen since then are kept. A running job continues undisturbed."]
@@ -165,7 +165,7 @@ def compact_dedup(
     segments_text = units.counted(len(done.inputs), "segment")
     summary = f"dedup log: {segments_text}, {old} → {units.size(len(done.data))}"
     summary += f"; dropped {units.counted(done.dropped, 'stamp')} by age" if done.dropped else ""
-    fields = {**details, "summary": summary, "given_up": done.dropped}
+    fields = {**details, "summary": summary, "dropped": done.dropped}
     result = writer.stream.blobs.put(done.data)
     return writer.append(CompactDraft(part, result, signature, fields, "dedup"), head)
 

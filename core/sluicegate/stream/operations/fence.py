@@ -16,7 +16,7 @@ from sluicegate.stream.snapshot import Snapshot
 class Fence(StreamOperation):
     """Claim the stream without a run."""
 
-    name: ClassVar = "depose"
+    name: ClassVar = "fence"
     online: ClassVar = True
 
     def plan(self, at: Workplace) -> Parts:
