@@ -6,6 +6,8 @@ its snapshots); commands use only this interface.
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,7 @@ from sluicegate.errors import Corrupt, Drifted, NotFound, StorageFailed
 from sluicegate.plan import Plan, Worth
 from sluicegate.process import Who
 from sluicegate.saved_plan import SavedPlan
-from sluicegate.storage import append_line
+from sluicegate.storage.local import Calls
 
 
 class NothingToUndo(NotFound):
@@ -275,3 +277,23 @@ def _expectations(plan: Plan) -> dict[str, Worth]:
 
 def _shown(value: Worth) -> str:
     return "absent" if value is None else str(value)
+
+
+def append_line(path: Path, fields: Mapping[str, Any]) -> None:
+    """Add a line of JSON to a file that several processes append to, and fsync it."""
+    line = json.dumps(fields) + "\n"
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o666)
+    try:
+        size = os.fstat(fd).st_size
+        # A writer that was killed left an incomplete line; ours must not be joined to it.
+        torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        rest = memoryview(("\n" + line if torn else line).encode())
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+        if size == 0:
+            # It may be new, and then its name must be durable, too.
+            Calls().sync_path(path.absolute().parent)
+    finally:
+        os.close(fd)

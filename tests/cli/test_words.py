@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import sluicegate
-from sluicegate.findings import Rule, rules
+from sluicegate.findings import rules
 from sluicegate_cli import table
 from sluicegate_cli.shell import load_command, root_command
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.journal import append_line
 from sluicegate.offsets import (
     CollectingHook,
     CommitHook,
@@ -29,7 +30,7 @@ from sluicegate.offsets import (
 from sluicegate.offsets.record import Change
 from sluicegate.positions import Position, Positions
 from sluicegate.process import myself
-from sluicegate.storage import LocalStorage, append_line
+from sluicegate.storage import LocalStorage
 from tests.support.faults import Aftermath, Disk
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -15,8 +15,8 @@ from sluicegate.dedup.stamp import Stamp
 from sluicegate.errors import Locked, NotFound, StorageFailed, UsageError
 from sluicegate.producer.log_producer import Columns, LogProducer, RecordInvalid, Sending
 from sluicegate.producer.producer import IdempotentProducer, Options
+from sluicegate.sources.log.layout import MAX_RECORD
 from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.segment import MAX_RECORD
 from sluicegate.sources.log.writer import LogWriter, LogWriterStopped
 from sluicegate.storage import LocalStorage
 from tests.sources.logs import forget, held, in_memory

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sluicegate.sources.log import segment
+from sluicegate.sources.log import layout
 from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 
@@ -57,4 +57,4 @@ def read(log: Log, start: int, end: int, partition: int = 0, max_bytes: int = 64
 
 def forget() -> None:
     """As in a new process: nothing is remembered of any segment."""
-    segment._marks.clear()
+    layout._marks.clear()

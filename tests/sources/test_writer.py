@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sluicegate.errors import Fenced, Locked, NotFound, StorageFailed, UsageError
+from sluicegate.sources.log.layout import MAX_RECORD
 from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.segment import MAX_RECORD
 from sluicegate.sources.log.writer import LogWriter, LogWriterStopped, Tail
 from sluicegate.storage import LocalStorage
 from tests.sources.logs import filled, forget, held, in_memory, lines

@@ -32,8 +32,7 @@ from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.history import content_of, intact_snapshots
 from sluicegate.stream.home import MARKER
-from sluicegate.stream.journal import StreamJournal, operation_class
-from sluicegate.stream.operations.base import StreamOperation
+from sluicegate.stream.journal import StreamJournal, StreamOperation, operation_class
 from sluicegate.stream.snapshot import Kind, Manifest, Snapshot, extended
 from sluicegate.stream.state import shards_of, state_backend
 from sluicegate.stream.stream import Stream

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sluicegate import units
+from sluicegate.journal import append_line
 from sluicegate.offsets.record import Record
 from sluicegate.offsets.store import Commit, Decide, HookFailure, OffsetStore, Partition
 from sluicegate.positions import Positions, to_spark
 from sluicegate.process import Who
-from sluicegate.storage import append_line
 
 if TYPE_CHECKING:
     import logging

@@ -23,8 +23,8 @@ from typing import Any, NoReturn, Self
 from sluicegate.dedup.stamp import Stamp
 from sluicegate.errors import Locked, UsageError
 from sluicegate.producer.producer import IdempotentProducer, LogHolds, Message, Options
+from sluicegate.sources.log.layout import MAX_RECORD
 from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.segment import MAX_RECORD
 from sluicegate.sources.log.writer import (
     SEGMENT_BYTES,
     LogWriterStopped,

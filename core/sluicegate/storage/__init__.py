@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sluicegate.storage.append import append_line
 from sluicegate.storage.base import (
     BACKENDS,
     DEFAULT_LIMIT,
@@ -32,7 +31,6 @@ __all__ = [
     "ReadOnlyStorage",
     "Stat",
     "Storage",
-    "append_line",
     "canonical_uri",
     "joined_uri",
     "local_root",

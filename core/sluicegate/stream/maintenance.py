@@ -25,8 +25,7 @@ from sluicegate.sources.log.log import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
 from sluicegate.stream.history import intact_snapshots
-from sluicegate.stream.journal import KIND, StreamJournal
-from sluicegate.stream.operations.base import StreamOperation
+from sluicegate.stream.journal import KIND, StreamJournal, StreamOperation
 from sluicegate.stream.operations.compact import CompactState
 from sluicegate.stream.operations.prune import Prune
 from sluicegate.stream.output import Sink, look_at_sink

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from sluicegate.positions import Positions
     from sluicegate.report import Report
     from sluicegate.stream import verify
-    from sluicegate.stream.journal import StreamJournal
-    from sluicegate.stream.operations.base import StreamOperation
+    from sluicegate.stream.journal import StreamJournal, StreamOperation
     from sluicegate.stream.operations.rebalance import StreamShards
     from sluicegate.stream.snapshot import Snapshot
     from sluicegate.stream.stream import Stream

@@ -13,8 +13,7 @@ from typing import Self
 from sluicegate.errors import NotFound, UsageError
 from sluicegate.positions import Positions
 from sluicegate.sources.log import layout
-from sluicegate.sources.log.layout import LogDamaged, LogReplaced, OutOfRange
-from sluicegate.sources.log.segment import Piece, Segment
+from sluicegate.sources.log.layout import LogDamaged, LogReplaced, OutOfRange, Piece, Segment
 from sluicegate.storage import LocalStorage, local_root
 from sluicegate.storage.local import Calls
 

@@ -17,9 +17,8 @@ from typing import Self
 from sluicegate.errors import Fenced, UsageError
 from sluicegate.locks import FileLock
 from sluicegate.sources.log import layout
-from sluicegate.sources.log.layout import LOCK, partition_name
+from sluicegate.sources.log.layout import LOCK, MAX_RECORD, Segment, partition_name
 from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.segment import MAX_RECORD, Segment
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.local import Calls, Translated
 

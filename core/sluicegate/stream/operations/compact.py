@@ -15,7 +15,7 @@ from sluicegate.state import manifest
 from sluicegate.state.manifest import Shards
 from sluicegate.storage.blobs import BlobDamaged
 from sluicegate.stream.append import CompactDraft, Signature
-from sluicegate.stream.operations.base import Inputs, Parts, StreamOperation, Workplace, silent
+from sluicegate.stream.journal import Inputs, Parts, StreamOperation, Workplace, silent
 from sluicegate.stream.snapshot import Manifest, Snapshot
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream

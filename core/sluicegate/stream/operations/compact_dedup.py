@@ -13,7 +13,7 @@ from sluicegate.journal import NothingToUndo
 from sluicegate.plan import Action
 from sluicegate.stream import segments
 from sluicegate.stream.append import CompactDraft, Signature
-from sluicegate.stream.operations.base import Inputs, Parts, StreamOperation, Workplace, silent
+from sluicegate.stream.journal import Inputs, Parts, StreamOperation, Workplace, silent
 from sluicegate.stream.operations.compact import inputs_unchanged, oldest, unless_replaced
 from sluicegate.stream.snapshot import Manifest, Snapshot, SnapshotDamaged
 from sluicegate.stream.stream import Stream

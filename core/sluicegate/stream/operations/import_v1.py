@@ -16,13 +16,7 @@ from sluicegate.positions import Positions
 from sluicegate.storage import open_beside
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.append import NewGenerationDraft, Signature
-from sluicegate.stream.operations.base import (
-    Parts,
-    StreamOperation,
-    Workplace,
-    moves,
-    preconditions,
-)
+from sluicegate.stream.journal import Parts, StreamOperation, Workplace, moves, preconditions
 from sluicegate.stream.snapshot import Kind, Manifest, Snapshot
 from sluicegate.stream.stream import Stream
 

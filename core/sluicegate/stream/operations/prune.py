@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sluicegate.plan import Action, Precondition
 from sluicegate.stream import gc
 from sluicegate.stream.append import Signature
-from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace
+from sluicegate.stream.journal import Parts, StreamOperation, Workplace
 from sluicegate.stream.snapshot import Snapshot
 
 

@@ -26,7 +26,7 @@ from sluicegate.state import manifest
 from sluicegate.state.aggregates import events_in
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.history import changes
-from sluicegate.stream.operations.base import Parts, StreamOperation, Workplace
+from sluicegate.stream.journal import Parts, StreamOperation, Workplace
 from sluicegate.stream.snapshot import Snapshot, SnapshotDamaged
 from sluicegate.stream.state import shard_count, shards_of
 from sluicegate.stream.stream import Stream

@@ -19,13 +19,7 @@ from sluicegate.stream import rules
 from sluicegate.stream.append import Signature
 from sluicegate.stream.gc import sweep
 from sluicegate.stream.history import content_of
-from sluicegate.stream.operations.base import (
-    Parts,
-    StreamOperation,
-    Workplace,
-    moves,
-    snapshot_text,
-)
+from sluicegate.stream.journal import Parts, StreamOperation, Workplace, moves, snapshot_text
 from sluicegate.stream.scan import Damage, Survey, survey
 from sluicegate.stream.snapshot import ChainDamaged, Kind, Snapshot, Span, extended, spans
 from sluicegate.stream.stream import Stream

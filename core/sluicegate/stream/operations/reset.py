@@ -12,13 +12,7 @@ from sluicegate.positions import Position, Positions
 from sluicegate.reset import Known, Point, ResetSpec, Scenario, plan_reset
 from sluicegate.stream.append import NewGenerationDraft, Signature
 from sluicegate.stream.history import intact_snapshots, snapshot_before
-from sluicegate.stream.operations.base import (
-    Parts,
-    StreamOperation,
-    Workplace,
-    moves,
-    preconditions,
-)
+from sluicegate.stream.journal import Parts, StreamOperation, Workplace, moves, preconditions
 from sluicegate.stream.operations.rollback import Rollback
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.spec import ranges_of

@@ -10,7 +10,7 @@ from sluicegate import units
 from sluicegate.plan import Action, Precondition
 from sluicegate.stream.append import NewGenerationDraft, Signature
 from sluicegate.stream.history import common_ancestor, content_of, restorable
-from sluicegate.stream.operations.base import (
+from sluicegate.stream.journal import (
     Parts,
     StreamOperation,
     Workplace,
