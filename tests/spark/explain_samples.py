@@ -184,6 +184,7 @@ OTHERS = [
     ("AccessControlException: Permission denied: user=spark", "SG-STORAGE-DENIED"),
     ("java.nio.file.AccessDeniedException: s3a://b/c: 403", "SG-STORAGE-DENIED"),
     ("java.lang.OutOfMemoryError: Java heap space", "SG-RUNTIME-MEMORY"),
+    ("ModuleNotFoundError: No module named 'pandas'", "SG-RUNTIME-PACKAGE"),
     ("Could not initialize class org.rocksdb.RocksDB", "SG-RUNTIME-ROCKSDB"),
     ("java.lang.NoClassDefFoundError: org/rocksdb/Options", "SG-RUNTIME-ROCKSDB"),
     ("RocksDB instance could not be acquired by [ThreadId: 1]", "SG-RUNTIME-STATE-BUSY"),

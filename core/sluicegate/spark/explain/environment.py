@@ -91,6 +91,20 @@ MEMORY = rule(
         first=True,
     ),
 )
+PACKAGE = rule(
+    "SG-RUNTIME-PACKAGE",
+    Severity.ERROR,
+    "the job's Python lacks a package",
+    "The Python that runs the driver or the workers (spark.pyspark.python, PYSPARK_PYTHON) cannot "
+    "import a module that the job needs. It may be another Python than the one that starts the "
+    "job. The checkpoint is not touched.",
+    LogPattern(
+        "Install the package for that Python on every host that runs tasks, or start the job with "
+        "a Python that has it: --conf spark.pyspark.python=PYTHON.",
+        "doctor",
+        texts=(r"ModuleNotFoundError: No module named '(?P<module>[\w.]{1,200})'",),
+    ),
+)
 ROCKSDB = rule(
     "SG-RUNTIME-ROCKSDB",
     Severity.ERROR,
