@@ -106,6 +106,23 @@ class TestRollback:
             gone_back += 1
         assert gone_back, "the test must have tried something"
 
+    def test_to_the_newest_batch_removes_only_state_above_it(
+        self, lab: Path, tmp_path: Path
+    ) -> None:
+        made = copied(lab, "agg-hdfs", tmp_path)
+        storage, sink, journal = opened(made)
+        newest = look_at(storage).last_batch
+        assert newest is not None
+        partition = made.checkpoint / "state" / "0" / "0"
+        stray = partition / f"{newest + 2}.delta"
+        stray.write_bytes((partition / f"{newest + 1}.delta").read_bytes())
+        plan = journal.plan({"operation": "rollback", "to": newest})
+        assert plan.consequences[0].startswith(f"The query resumes after batch {newest}, ")
+        assert not any("again" in each for each in plan.consequences)
+        apply(journal, plan)
+        assert not stray.exists()
+        assert errors(storage, sink, read_data=True) == set()
+
     def test_a_batch_that_is_not_there(self, lab: Path, tmp_path: Path) -> None:
         _, _, journal = opened(copied(lab, "agg-hdfs", tmp_path))
         with pytest.raises(NotFound, match="the log has no batch") as caught:

@@ -12,7 +12,7 @@ from sluicegate.ops.status import TargetStatus, needs_a_person, overview, status
 from sluicegate.report import Report, Table
 from sluicegate.resolve import TargetEntry
 from sluicegate.target import TargetKind
-from sluicegate_cli.options import AsOption, TargetArgument
+from sluicegate_cli.options import AsOption
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
@@ -27,7 +27,9 @@ _EVERY = 2.0
 
 def run(
     ctx: typer.Context,
-    target: TargetArgument = None,
+    target: Annotated[
+        str | None, typer.Argument(metavar="TARGET", help="name or path; all targets by default")
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="refresh every 2 s until Ctrl-C")
     ] = False,

@@ -218,10 +218,12 @@ def _consequences(roots: Roots, look: Look, entry: OffsetEntry) -> Iterator[str]
     span = f"batch {first}" if single else f"batches {first} to {last}"
     runs, ids = ("runs", "id") if single else ("run", "ids")
     planned = units.utc(entry.timestamp_ms / 1000)
-    yield (
-        f"The query resumes after batch {entry.batch}, which was planned at {planned}. "
-        f"{span.capitalize()} {runs} again with the same batch {ids}."
-    )
+    resumes = f"The query resumes after batch {entry.batch}, which was planned at {planned}."
+    if last is None or last < first:
+        # Only files of batches that were never planned are removed.
+        yield resumes
+        return
+    yield f"{resumes} {span.capitalize()} {runs} again with the same batch {ids}."
     try:
         newest = read_offsets(look.storage, last) if last is not None else None
     except SluicegateError:
