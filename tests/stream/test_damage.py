@@ -27,7 +27,7 @@ from sluicegate.process import myself
 from sluicegate.state import manifest
 from sluicegate.storage import LocalStorage
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream import rules
+from sluicegate.stream import evidence, scan
 from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.chain import HEAD, Hint, write_hint
 from sluicegate.stream.gc import sweep
@@ -257,7 +257,7 @@ def numbers_in(found: Iterable[Finding]) -> set[int]:
     """The snapshots that findings report as damaged."""
     numbers: set[int] = set()
     for each in found:
-        if each.rule is rules.SNAPSHOT_DAMAGED:
+        if each.rule is evidence.SNAPSHOT_DAMAGED:
             first, _, last = each.detail.partition(":")[0].split()[1].partition("-")
             assert each.place.endswith(key_of(int(first)))
             numbers |= set(range(int(first), int(last or first) + 1))
@@ -267,16 +267,16 @@ def numbers_in(found: Iterable[Finding]) -> set[int]:
 def check_found(lab: Lab, found: list[Finding]) -> None:
     """Exactly what was damaged is found, where it is, with a command that repairs it."""
     assert numbers_in(found) == lab.lost
-    blobs = {each.place: each for each in found if each.rule is rules.BLOB_DAMAGED}
+    blobs = {each.place: each for each in found if each.rule is scan.BLOB_DAMAGED}
     assert blobs.keys() == {f"{lab.root}/{key}" for key in lab.bad}
     for key in lab.bad:
         kept = lab.original.snapshots.keys() - lab.lost
         users = sorted(n for n in kept if key in lab.original.reach[n])
         text = blobs[f"{lab.root}/{key}"].detail.rpartition("snapshots that refer to it: ")[2]
         assert text == ", ".join(f"{a}-{b}" if a != b else f"{a}" for a, b in spans(users))
-    expected = {rules.SNAPSHOT_DAMAGED.code} if lab.lost else set()
-    expected |= {rules.SHORT.code} if NEWEST in lab.lost else set()
-    expected |= {rules.BLOB_DAMAGED.code} if lab.bad else set()
+    expected = {evidence.SNAPSHOT_DAMAGED.code} if lab.lost else set()
+    expected |= {scan.SHORT.code} if NEWEST in lab.lost else set()
+    expected |= {scan.BLOB_DAMAGED.code} if lab.bad else set()
     assert codes(found) == expected
     assert all(each.repair.startswith(f"sluicegate checkpoint repair {lab.root}") for each in found)
 
@@ -520,7 +520,7 @@ def test_head(lab: Lab, way: str) -> None:
     check_refused(lab)
     found = clear_the_way(lab)
     assert [(each.code, each.place) for each in found] == [
-        (rules.HEAD_DAMAGED.code, f"{lab.root}/HEAD")
+        (evidence.HEAD_DAMAGED.code, f"{lab.root}/HEAD")
     ]
     plan = planned(lab)
     assert "Without HEAD it is not known whether there were later ones" in plan.consequences[0]
@@ -569,7 +569,7 @@ def test_the_chain_of_another_stream(lab: Lab) -> None:
 
 def check_foreign(lab: Lab) -> None:
     check_refused(lab)
-    assert rules.FOREIGN.code in codes(errors(lab))
+    assert evidence.FOREIGN.code in codes(errors(lab))
     with pytest.raises(ChainDamaged, match="not the stream that belongs there") as refused:
         planned(lab)
     assert f"heads/{streams.NAME}.head" in refused.value.hint
@@ -579,7 +579,7 @@ def test_another_head_without_a_home(lab: Lab) -> None:
     shutil.copyfile(lab.home / "other" / "HEAD", lab.root / "HEAD")
     (lab.home / "sluicegate.home").unlink()
     check_refused(lab)
-    assert codes(errors(lab)) == {rules.FOREIGN.code}
+    assert codes(errors(lab)) == {evidence.FOREIGN.code}
     with pytest.raises(ChainDamaged, match="different streams") as refused:
         planned(lab)
     assert refused.value.hint.endswith("remove HEAD")
@@ -632,7 +632,7 @@ def test_head_and_newest_snapshot(lab: Lab, way: str) -> None:
     harm(way, lab.snapshot(NEWEST))
     check_refused(lab)
     found = errors(lab)
-    assert rules.HEAD_DAMAGED.code in codes(found)
+    assert evidence.HEAD_DAMAGED.code in codes(found)
     plan = planned(lab)
     text = " ".join(plan.consequences)
     if way == "missing":
@@ -667,7 +667,7 @@ def test_an_old_backup_of_the_stream(lab: Lab, number: int) -> None:
     shutil.copytree(lab.original.backups[number], lab.root)
     check_refused(lab)
     found = errors(lab)
-    assert rules.SHORT.code in codes(found)
+    assert scan.SHORT.code in codes(found)
     assert f"snapshot {REMEMBERED} is known to have existed" in " ".join(f.detail for f in found)
     plan, base = planned(lab), lab.stream().chain.read(number)
     text, last = " ".join(plan.consequences), lab.original.snapshots[REMEMBERED]
@@ -705,7 +705,7 @@ def test_an_old_backup_of_head(lab: Lab, number: int) -> None:
         return
     check_refused(lab)
     (found,) = errors(lab)
-    assert found.rule is rules.HEAD_DAMAGED
+    assert found.rule is evidence.HEAD_DAMAGED
     check_repaired(lab, repaired(lab))
     check_well(lab)
 
@@ -716,7 +716,7 @@ def test_an_old_head_over_snapshots_that_were_discarded(lab: Lab) -> None:
     shutil.copyfile(lab.original.backups[17] / "HEAD", lab.root / "HEAD")
     check_refused(lab)
     (found,) = errors(lab)
-    assert found.rule is rules.HEAD_DAMAGED
+    assert found.rule is evidence.HEAD_DAMAGED
     applied(lab, planned(lab))
     check_well(lab)
 
@@ -729,7 +729,7 @@ def test_no_stream_at_all(lab: Lab, how: str) -> None:
     for start in (StreamWriter(lab.stream()).head, lambda: streams.begin(lab.stream())):
         with pytest.raises(ChainShort, match="the home remembers"):
             start()
-    assert rules.SHORT.code in codes(errors(lab))
+    assert scan.SHORT.code in codes(errors(lab))
     with pytest.raises(ChainDamaged) as refused:
         planned(lab)
     assert refused.value.hint.startswith("restore the damaged files")
@@ -951,7 +951,7 @@ def _without_permission(path: Path, *, must_refuse: bool) -> None:
         with pytest.raises(StorageFailed):
             StreamWriter(open_stream(str(root), read_only=False)).head()
     found = [f for f in verify(stream, Reading()).findings if f.severity is Severity.ERROR]
-    assert {f.code for f in found} == {rules.UNREADABLE.code}, (path, found)
+    assert {f.code for f in found} == {evidence.UNREADABLE.code}, (path, found)
     with pytest.raises(StorageFailed, match="repair stopped, fix this first"):
         StreamJournal(stream).propose(streams.operation_of("repair", read_data=True))
     for command in {f.repair for f in found}:

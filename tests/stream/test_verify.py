@@ -17,8 +17,9 @@ from sluicegate.errors import NotFound, StorageFailed, UsageError
 from sluicegate.findings import Severity, has_errors
 from sluicegate.storage import Entry, LocalStorage, open_storage
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream import rules
+from sluicegate.stream import evidence, scan
 from sluicegate.stream import snapshot as snapshots
+from sluicegate.stream import verify as rules
 from sluicegate.stream.append import PruneDraft, Signature
 from sluicegate.stream.chain import HEAD, Hint, write_hint
 from sluicegate.stream.gc import sweep
@@ -70,7 +71,7 @@ def test_one_snapshot_above_the_floor_and_no_hint(home: Path) -> None:
     for number in stream.chain.numbers()[:-1]:
         (home / streams.NAME / key_of(number)).unlink()
     (home / streams.NAME / HEAD).unlink()
-    assert rules.HEAD_DAMAGED.code in codes(stream)
+    assert evidence.HEAD_DAMAGED.code in codes(stream)
 
 
 def test_no_stream(home: Path) -> None:
@@ -242,7 +243,7 @@ def test_damage_is_found_whatever_the_budget(home: Path) -> None:
     found = [
         codes(stream, Reading(max_duration=0.0, notes=open_storage(stream.uri))) for _ in every
     ]
-    assert found.count([rules.BLOB_DAMAGED.code]) == 1
+    assert found.count([scan.BLOB_DAMAGED.code]) == 1
     assert found.count([]) == len(every) - 1
 
 
@@ -374,7 +375,7 @@ def test_numbers_that_go_back(home: Path, name: str, after: int) -> None:
     for _ in range(after):
         last = forge(stream)
     (found,) = verify(stream).findings
-    assert (found.rule, found.place) == (rules.ORDER, f"{stream.uri}/{key_of(bad.number)}")
+    assert (found.rule, found.place) == (scan.ORDER, f"{stream.uri}/{key_of(bad.number)}")
     assert f"{name} of snapshot {bad.number} is " in found.detail
     streams.apply(stream, "repair")
     snapshot = stream.chain.head()

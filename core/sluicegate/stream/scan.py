@@ -3,25 +3,27 @@
 The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
 newest snapshot, each snapshot vouches for its parent. A snapshot is *intact* if its file is; it is
 *complete* if its blobs are intact, too.
+
+
+The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
+newest snapshot, each snapshot vouches for its parent. A snapshot is *intact* if its file is; it is
+*complete* if its blobs are intact, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import PurePath
-from shlex import quote
 
 from sluicegate.codec import digest_of
 from sluicegate.errors import Corrupt, SluicegateError, StorageFailed
-from sluicegate.findings import Finding
+from sluicegate.findings import Finding, Severity, rule
 from sluicegate.state import manifest
-from sluicegate.storage import Storage, open_storage
 from sluicegate.storage.blobs import BlobDamaged, Blobs, Ref
-from sluicegate.stream import rules
-from sluicegate.stream.chain import HEAD, Hint, home_key, read_hint
+from sluicegate.stream import evidence as rules
+from sluicegate.stream.chain import HEAD, Hint
+from sluicegate.stream.evidence import Evidence, gather, in_the_way, unreadable
 from sluicegate.stream.snapshot import (
-    HeadDamaged,
     Kind,
     Snapshot,
     SnapshotDamaged,
@@ -35,6 +37,32 @@ from sluicegate.stream.snapshot import (
 )
 from sluicegate.stream.stream import Stream
 from sluicegate.units import command
+
+SHORT = rule(
+    "SG-CHAIN-SHORT",
+    Severity.ERROR,
+    "the chain ends before the newest snapshot that was known to be durable",
+    "`HEAD`, or what the home remembers of the stream, names a snapshot that is not there: "
+    "snapshots were deleted, or an old backup was restored. Restore the missing files if you can. "
+    "After `sluicegate checkpoint repair`, the stream resumes from the newest snapshot that is "
+    "there, under a number that was never used; events committed after it are read again.",
+)
+ORDER = rule(
+    "SG-CHAIN-ORDER",
+    Severity.ERROR,
+    "a number that must only grow has decreased",
+    "Generation, version of the assignment, epoch or creation time of a snapshot is lower than its "
+    "parent's. No writer of this release makes such a snapshot.",
+)
+BLOB_DAMAGED = rule(
+    "SG-BLOB-DAMAGED",
+    Severity.ERROR,
+    "a blob is missing or damaged",
+    "A file that snapshots refer to is missing, has another size, or does not match the digest in "
+    "its name. Every snapshot that refers to it is unusable. Restore the blob from a backup if you "
+    "can. Otherwise run `sluicegate checkpoint repair`: the stream then resumes from the newest "
+    "complete snapshot.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,153 +163,6 @@ def discarded_by(snapshot: Snapshot, *names: str) -> Iterator[Span]:
                     yield first, min(last, snapshot.number - 1)
 
 
-CHAIN = "chain"
-# No chain loses so many snapshots in a row; a file beyond that was never part of it.
-_FAR = 1 << 20
-
-
-@dataclass(slots=True)
-class Evidence:
-    """The hints that are believed, the identity they give the stream, and the files there are.
-
-    `obstacles` are findings that the operator must fix, with the command that each names.
-    """
-
-    hint: Hint | None = None
-    mark: Hint | None = None
-    stream_id: str | None = None
-    numbers: list[int] = field(default_factory=list)
-    listed: bool = True
-    foreign: bool = False
-    findings: list[Finding] = field(default_factory=list)
-    obstacles: list[Finding] = field(default_factory=list)
-
-    @property
-    def hints(self) -> list[Hint]:
-        """The hints that exist."""
-        return [hint for hint in (self.hint, self.mark) if hint]
-
-
-def gather(stream: Stream) -> Evidence:
-    """Read the hints, then list the chain, which has the snapshots of the hints by then."""
-    found = Evidence()
-    headless = not _read_head(stream, found)
-    _read_mark(stream, found)
-    try:
-        found.numbers = stream.chain.numbers()
-    except StorageFailed as e:
-        found.listed = False
-        found.obstacles.append(unreadable(stream.storage, CHAIN, e))
-    if headless and found.numbers not in ([], [0]):
-        detail = "it is missing, so the newest snapshot is not known for sure"
-        found.findings.append(rules.HEAD_DAMAGED.at(f"{stream.uri}/{HEAD}", detail))
-    _identify(stream, found)
-    _refuse_stray(stream, found)
-    return found
-
-
-def unreadable(storage: Storage, key: str, error: StorageFailed) -> Finding:
-    """The finding of an unreadable file, with the command that makes it readable."""
-    seen = key
-    while seen and (kind := _kind(storage, seen)) is None:
-        # Not even the directory that it is in.
-        seen = seen.rpartition("/")[0]
-    place = f"{storage.uri}/{seen}" if seen else storage.uri
-    if seen == key and kind != "file" and key != CHAIN:
-        return in_the_way(place, str(kind))
-    access = "u+r" if seen and kind == "file" else "u+rwx"
-    return rules.UNREADABLE.at(place, error.message, repair=f"chmod {access} {quote(place)}")
-
-
-def _kind(storage: Storage, key: str) -> str | None:
-    """What is there; None if that cannot be seen."""
-    try:
-        stat = storage.stat(key)
-    except StorageFailed:
-        return None
-    return stat.kind if stat else "file"
-
-
-def in_the_way(place: str, kind: str) -> Finding:
-    """The finding of something else in the place of a file."""
-    what = "a directory" if kind == "directory" else "not a regular file"
-    detail = f"{place} is {what}; the file that belongs there cannot be read or written"
-    return rules.UNREADABLE.at(place, detail, repair=_move_away(place))
-
-
-def _move_away(place: str) -> str:
-    return f"mv {quote(place)} {quote(place + '.away')}"
-
-
-def _read_head(stream: Stream, found: Evidence) -> bool:
-    """Whether there is anything at `HEAD`."""
-    try:
-        found.hint = read_hint(stream.storage, HEAD)
-    except HeadDamaged as e:
-        found.findings.append(rules.HEAD_DAMAGED.at(f"{stream.uri}/{HEAD}", e.message))
-    except StorageFailed as e:
-        found.obstacles.append(unreadable(stream.storage, HEAD, e))
-    else:
-        return found.hint is not None
-    return True
-
-
-def _read_mark(stream: Stream, found: Evidence) -> None:
-    home, key = str(PurePath(stream.uri).parent), home_key(stream.name)
-    try:
-        found.mark = stream.chain.remembered()
-    except HeadDamaged as e:
-        detail = f"the home's hint of the stream is damaged: {e.message}"
-        place = f"{home}/{key}"
-        found.obstacles.append(rules.HEAD_DAMAGED.at(place, detail, repair=_move_away(place)))
-    except StorageFailed as e:
-        found.obstacles.append(unreadable(open_storage(home, read_only=True), key, e))
-
-
-def _identify(stream: Stream, found: Evidence) -> None:
-    """Which stream this is, according to the home, HEAD and the snapshots."""
-    ends = [_first_snapshot(stream, each) for each in (found.numbers, found.numbers[::-1])]
-    inside = {snapshot.stream_id for snapshot in ends if snapshot}
-    for hint in found.hints[::-1]:
-        if not inside or hint.stream_id in inside:
-            found.stream_id = hint.stream_id
-            break
-    odd = [hint for hint in found.hints if hint.stream_id != found.stream_id]
-    if odd == [found.hint] and found.stream_id:
-        found.hint = None
-        place = f"{stream.uri}/{HEAD}"
-        found.findings.append(rules.HEAD_DAMAGED.at(place, "it belongs to another stream"))
-    elif odd:
-        found.foreign = True
-        detail = "HEAD and the snapshots are of different streams"
-        if found.mark:
-            mark = f"{home_key(stream.name)} in the home"
-            detail = f"{mark} remembers stream {found.mark.stream_id} under this name"
-        found.obstacles.append(rules.FOREIGN.at(stream.uri, detail))
-
-
-def _first_snapshot(stream: Stream, numbers: list[int]) -> Snapshot | None:
-    """The first of these numbers whose file is a snapshot."""
-    for number in numbers:
-        try:
-            raw = stream.chain.raw(number)
-            snapshot = None if raw is None else decode(raw, key_of(number))
-        except (Corrupt, StorageFailed):
-            continue
-        if snapshot and snapshot.number == number:
-            return snapshot
-    return None
-
-
-def _refuse_stray(stream: Stream, found: Evidence) -> None:
-    """Refuse a file far above all others: the next snapshot would get a number above it."""
-    *others, newest = (0, *(hint.number for hint in found.hints), *found.numbers)
-    if newest - max(others, default=0) > _FAR and _first_snapshot(stream, [newest]) is None:
-        place = f"{stream.uri}/{key_of(newest)}"
-        detail = f"unexpected file: snapshot number jumps from {max(others)} to {newest}"
-        found.obstacles.append(rules.SNAPSHOT_DAMAGED.at(place, detail, repair=_move_away(place)))
-
-
 _ATTEMPTS = 3
 
 
@@ -351,7 +232,7 @@ class _Walker:
         if known > last and not found.obstacles:
             newest = f"the newest intact one is {last}" if found.head else "no snapshot is intact"
             detail = f"snapshot {known} is known to have existed; {newest}"
-            found.findings.append(rules.SHORT.at(self._stream.uri, detail))
+            found.findings.append(SHORT.at(self._stream.uri, detail))
         for damage in found.damaged:
             place = f"{self._stream.uri}/{key_of(damage.first)}"
             found.findings.append(
@@ -387,7 +268,7 @@ class _Walker:
             detail = f"{bad.what}; snapshots that refer to it: {shown(spans(numbers))}"
             deep = ("--read-data",) if bad.by_reading else ()
             again = command("checkpoint", "repair", storage.uri, *deep)
-            self.found.findings.append(rules.BLOB_DAMAGED.at(place, detail, repair=again))
+            self.found.findings.append(BLOB_DAMAGED.at(place, detail, repair=again))
 
     def _obstruct(self, finding: Finding) -> None:
         """Once for each place: every file of a directory would report the same."""
@@ -472,7 +353,7 @@ class _Walker:
             if before > after:
                 place = f"{self._stream.uri}/{key_of(child.number)}"
                 detail = f"{name} of snapshot {child.number} is {after}, of its parent {before}"
-                found.findings.append(rules.ORDER.at(place, detail))
+                found.findings.append(ORDER.at(place, detail))
                 found.disordered.append(child.number)
                 found.base = None if found.base is child else found.base
                 self._spare = None if self._spare is child else self._spare

@@ -8,15 +8,40 @@ from dataclasses import asdict, dataclass, field, replace
 
 from sluicegate import codec, units
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
-from sluicegate.findings import Finding, Severity, has_errors, worst_first
+from sluicegate.findings import Finding, Severity, has_errors, rule, worst_first
 from sluicegate.storage import Storage
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream import rules
+from sluicegate.stream import evidence
 from sluicegate.stream.gc import GRACE, old_temporaries
 from sluicegate.stream.scan import Bad, Survey, look_at, survey
 from sluicegate.stream.snapshot import Snapshot, merged, shown
 from sluicegate.stream.stream import Stream
 
+BELOW_FLOOR = rule(
+    "SG-CHAIN-BELOW-FLOOR",
+    Severity.NOTE,
+    "pruned snapshots are still there",
+    "A prune was interrupted before it removed all files. The next prune removes them.",
+)
+REPAIRED = rule(
+    "SG-CHAIN-REPAIRED",
+    Severity.NOTE,
+    "damage that a repair has recorded",
+    "These snapshots are damaged, missing or refer to damaged blobs, and a repair has recorded "
+    "that in the chain. The stream does not need them, but it cannot be rolled back to them.",
+)
+ORPHANS = rule(
+    "SG-BLOB-ORPHANS",
+    Severity.NOTE,
+    "blobs that nothing refers to",
+    "Attempts that were never committed left them. They are removed when they are a day old.",
+)
+TEMPORARY = rule(
+    "SG-STREAM-TEMPORARY",
+    Severity.NOTE,
+    "unfinished files of writers that died",
+    "They were never part of the stream, and are removed when they are a day old.",
+)
 CURSOR = "verify.cursor"
 _CURSOR_FORMAT = codec.Format("cursor", 1, 64 * 1024)
 _KEPT = 256
@@ -108,10 +133,10 @@ def verify(
 def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
     if found.below_floor:
         detail = units.counted(found.below_floor, "pruned snapshot")
-        yield rules.BELOW_FLOOR.at(f"{stream.uri}/chain", detail)
+        yield BELOW_FLOOR.at(f"{stream.uri}/chain", detail)
     kept = [(max(first, found.floor), last) for first, last in merged(found.discarded)]
     if numbers := shown(span for span in kept if span[0] <= span[1]):
-        yield rules.REPAIRED.at(f"{stream.uri}/chain", f"snapshots {numbers}")
+        yield REPAIRED.at(f"{stream.uri}/chain", f"snapshots {numbers}")
     if has_errors((*found.findings, *found.obstacles)):
         # The blobs of damaged snapshots are not known.
         return
@@ -122,12 +147,12 @@ def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
         old = [key for key in lost if (s := stream.storage.stat(key)) and s.modified_ns <= limit]
         left = _temporaries(stream, limit)
     except StorageFailed as e:
-        yield rules.UNREADABLE.at(e.place or f"{stream.uri}/blobs", e.message)
+        yield evidence.UNREADABLE.at(e.place or f"{stream.uri}/blobs", e.message)
         return
     if old:
-        yield rules.ORPHANS.at(f"{stream.uri}/blobs", units.counted(len(old), "blob"))
+        yield ORPHANS.at(f"{stream.uri}/blobs", units.counted(len(old), "blob"))
     if left:
-        yield rules.TEMPORARY.at(stream.uri, units.counted(left, "file"))
+        yield TEMPORARY.at(stream.uri, units.counted(left, "file"))
 
 
 def _temporaries(stream: Stream, limit_ns: float) -> int:
@@ -139,7 +164,7 @@ def _temporaries(stream: Stream, limit_ns: float) -> int:
 
 
 def _with_repair(stream: Stream, finding: Finding) -> Finding:
-    if finding.repair or finding.severity is not Severity.ERROR or finding.rule is rules.FOREIGN:
+    if finding.repair or finding.severity is not Severity.ERROR or finding.rule is evidence.FOREIGN:
         return finding
     return finding.rule.at(
         finding.place, finding.detail, repair=units.command("checkpoint", "repair", stream.uri)

@@ -15,7 +15,7 @@ from sluicegate import units
 from sluicegate.codec import digest_of
 from sluicegate.errors import Corrupt, Drifted, Locked, NotFound, StorageFailed
 from sluicegate.plan import Action, Precondition
-from sluicegate.stream import rules
+from sluicegate.stream import evidence
 from sluicegate.stream.append import Signature
 from sluicegate.stream.gc import sweep
 from sluicegate.stream.history import content_of
@@ -147,7 +147,7 @@ def refuse_hopeless(stream: Stream, diagnosis: Diagnosis) -> None:
     if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
     for finding in found.obstacles:
-        if finding.rule is rules.FOREIGN:
+        if finding.rule is evidence.FOREIGN:
             other = f"heads/{stream.name}.head in the home" if found.evidence.mark else "HEAD"
             raise ChainDamaged(
                 f"{stream.uri} is not the stream that belongs there: {finding.detail}",
