@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # mypy recognises the name, and --version need not import
 if TYPE_CHECKING:
     from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported on first use, so that PySpark is imported only for the names that need it.
 _HOMES = {

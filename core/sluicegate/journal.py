@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from sluicegate import units
+from sluicegate import __version__, units
 from sluicegate.errors import Corrupt, Drifted, NotFound, StorageFailed
 from sluicegate.plan import Plan, Worth
 from sluicegate.process import Who
@@ -218,10 +218,17 @@ def review(journal: Journal[Any], saved: SavedPlan) -> Plan | Entry:
         raise
     # The path of the target may differ between hosts; its identity was checked.
     if replace(fresh, subject=saved.plan.subject) != saved.plan:
+        hint = "create a new plan with this release and review it"
+        if saved.release != __version__:
+            raise Drifted(
+                f"{saved.place} was made by release {saved.release}; release {__version__} would "
+                "do or describe it differently",
+                hint=hint,
+                place=saved.place,
+            )
         raise Corrupt(
-            f"the plan does not match what this release would do: {saved.place} was edited, or "
-            f"made by another release ({saved.release})",
-            hint="create a new plan with this release and review it",
+            f"the plan does not match what this release would do: {saved.place} was edited",
+            hint=hint,
             place=saved.place,
         )
     return fresh

@@ -127,7 +127,7 @@ class TestHostileNames:
         (tmp_path / "x:100:" / "offsets").mkdir()
         (tmp_path / "x:100:" / "metadata").write_text('{"id":"x"}')
         _, text = Terminal("checkpoint", "verify", "./x:100:", cwd=tmp_path).finish_plain()
-        assert text.startswith(("./x:100:: sound", "x:100:: sound"))
+        assert text.startswith(("./x:100:: intact", "x:100:: intact"))
 
 
 class TestSignals:
