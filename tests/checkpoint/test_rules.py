@@ -196,11 +196,11 @@ METADATA_ODD = rule(
     "Nothing is wrong with it.",
     LogPattern("Look at it.", texts=(r"the metadata is odd",)),
 )
-_check_id = check
+_check_layout = check
 
 
 def check(case: Case) -> Iterator[Finding]:
-    yield from _check_id(case)
+    yield from _check_layout(case)
     yield METADATA_ODD.at(case.storage.uri)
 
 
@@ -226,7 +226,7 @@ print([each.code for each in explain(["ERROR the metadata is odd"])])
 def test_a_new_finding_touches_one_file(tmp_path: Path) -> None:
     """Verify, repair, explain and the list of all rules know it."""
     shutil.copytree(ROOT / "core", tmp_path / "core", ignore=shutil.ignore_patterns("__pycache__"))
-    area = tmp_path / "core/sluicegate/checkpoint/rules/metadata.py"
+    area = tmp_path / "core/sluicegate/checkpoint/rules/layout.py"
     area.write_text(area.read_text() + NEW_RULE)
     query = Query(tmp_path)
     done = subprocess.run(
