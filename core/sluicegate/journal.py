@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from sluicegate import __version__, units
 from sluicegate.errors import Corrupt, Drifted, NotFound, StorageFailed
@@ -42,6 +42,22 @@ class Approval:
 DONE, NOT_BEGUN = "done", "not begun"
 
 
+class EntryFields(TypedDict):
+    """One change of a target as plain values."""
+
+    id: str
+    at: str | None  # null: the time is not known
+    kind: str
+    by: str
+    summary: str
+    reason: str | None
+    undoes: str | None  # the id of the change that this one reverts
+    undo: str  # `yes`, or why it cannot be undone
+    plan_digest: str | None  # of the saved plan, if it was applied from one
+    planned_by: str | None  # who saved that plan
+    progress: str  # `done`, `not begun`, or how far a change got that was interrupted
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One change of a target; `undo` is `yes`, or the reason why it cannot be undone.
@@ -61,9 +77,21 @@ class Entry:
     planned_by: str | None = None
     progress: str = DONE
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> EntryFields:
         """As plain values, for documents."""
-        return asdict(self) | {"at": units.utc(self.at) if self.at else None}
+        return {
+            "id": self.id,
+            "at": units.utc(self.at) if self.at else None,
+            "kind": self.kind,
+            "by": self.by,
+            "summary": self.summary,
+            "reason": self.reason,
+            "undoes": self.undoes,
+            "undo": self.undo,
+            "plan_digest": self.plan_digest,
+            "planned_by": self.planned_by,
+            "progress": self.progress,
+        }
 
 
 class Operation(Protocol):
@@ -168,7 +196,7 @@ def log_intent(path: Path, plan: Plan, approval: Approval) -> None:
 def log_change(path: Path, plan: Plan, approval: Approval, entry: Entry | None) -> None:
     """Add to the installation's audit log that a change was made."""
     try:
-        append_line(path, _line("applied", plan, approval) | (entry.fields() if entry else {}))
+        append_line(path, {**_line("applied", plan, approval), **(entry.fields() if entry else {})})
     except OSError as e:
         made = entry.id if entry else plan.title
         raise StorageFailed(

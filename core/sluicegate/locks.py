@@ -19,11 +19,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from sluicegate import units
 from sluicegate.errors import Locked, NotFound, StorageFailed
-from sluicegate.process import GONE, Who, myself
+from sluicegate.process import GONE, Who, WhoFields, myself
 
 SUFFIX = ".lock"
 _HOLDERS = ".holders"
@@ -42,6 +42,13 @@ class LockMode(Enum):
     EXCLUSIVE = "exclusive"
 
 
+class HolderFields(WhoFields):
+    """The holder of a lock as plain values."""
+
+    since: float  # seconds since 1970
+    mode: str  # `shared` or `exclusive`
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A process that claims to hold a lock, in which mode, since when."""
@@ -58,9 +65,9 @@ class Holder:
             f"{self.who.process_state()}"
         )
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> HolderFields:
         """As plain values, for notes and documents."""
-        return self.who.fields() | {"since": self.since, "mode": self.mode}
+        return {**self.who.fields(), "since": self.since, "mode": self.mode}
 
 
 class Lock(Protocol):

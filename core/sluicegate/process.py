@@ -10,12 +10,22 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 GONE = "that process is gone"
 ALIVE = "that process is alive"
 _PIDS = range(1, 2**31)
 _COMMAND = 200
+
+
+class WhoFields(TypedDict):
+    """A process as plain values."""
+
+    user: str
+    host: str
+    pid: int
+    started: str  # opaque; differs for a later process with the same pid
+    command: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +54,15 @@ class Who:
         """Whether it certainly runs, on this host, and is not this process."""
         return self.pid != os.getpid() and self.process_state() == ALIVE
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> WhoFields:
         """As plain values, for files and documents."""
-        return {name: getattr(self, name) for name in _FIELDS}
+        return {
+            "user": self.user,
+            "host": self.host,
+            "pid": self.pid,
+            "started": self.started,
+            "command": self.command,
+        }
 
     @classmethod
     def from_fields(cls, fields: Any) -> Who | None:

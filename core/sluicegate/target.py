@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NotRequired, Self, TypedDict, TypeVar
 
 from sluicegate.config import Config
 from sluicegate.errors import (
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from sluicegate.positions import Positions
     from sluicegate.report import Report
     from sluicegate.reset import ResetSpec
+
+
+class Origin(TypedDict):
+    """Where positions come from: a batch, a snapshot, or a commit of a consumer."""
+
+    batch: NotRequired[int]  # Spark checkpoints only
+    snapshot: NotRequired[int]  # gated streams only
+    consumer: NotRequired[str]  # offset stores only
+    sequence: NotRequired[int]  # offset stores only: of the consumer's last commit
 
 
 class TargetKind(Enum):
@@ -280,7 +289,7 @@ class Target(ABC):
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)
 
-    def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
+    def positions(self, at: int | None = None) -> tuple[Origin, Positions]:
         """The next offsets to read, and their origin (a batch, a snapshot, a consumer)."""
         del at
         raise self.wrong_kind(TargetKind.SPARK_CHECKPOINT)

@@ -23,6 +23,7 @@ EXAMPLES = (
     ("apply reset.json --dry-run", "what would it do, and is it still valid?"),
     ("apply reset.json --expect 3f2a…e9f6 --yes", "exactly the plan that was approved"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -17,6 +17,7 @@ EXAMPLES = (
     ("audit /data/orders/checkpoint --sink /data/orders/out", "with the file sink it writes to"),
     ("audit clicks --since 2026-11-15T22:00:00Z", "the epochs of a gated stream"),
 )
+DOCUMENTS = ("sluicegate.audit", "sluicegate.audit-stream")
 FINDINGS = ("SG-AUDIT-", "SG-SINK-")
 
 

@@ -13,6 +13,7 @@ EXAMPLES = (
     ("checkpoint diff clicks@40 clicks@41", "what snapshot 41 changed in a gated stream"),
     ("checkpoint diff /data/orders/checkpoint /backup/orders", "two checkpoints, newest batches"),
 )
+DOCUMENTS = ("sluicegate.diff",)
 
 
 def run(

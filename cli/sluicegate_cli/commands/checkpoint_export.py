@@ -13,6 +13,7 @@ from sluicegate_cli.session import Session
 
 CHANGES = True
 EXAMPLES = (("checkpoint export clicks checkpoint-42.bin", "for a system that reads such files"),)
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -21,6 +21,7 @@ EXAMPLES = (
     ("checkpoint import old/checkpoint-42.bin clicks", "a new stream that continues from there"),
     ("checkpoint import old/checkpoint-42.bin clicks --dry-run", "what is in it?"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -15,6 +15,7 @@ EXAMPLES = (
     ("checkpoint inspect clicks --snapshot 41", "a gated stream, as it was at snapshot 41"),
     ("checkpoint inspect old/checkpoint-42.bin", "a legacy checkpoint file"),
 )
+DOCUMENTS = ("sluicegate.checkpoint", "sluicegate.stream", "sluicegate.v1-checkpoint")
 
 
 def run(

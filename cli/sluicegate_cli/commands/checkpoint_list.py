@@ -14,6 +14,7 @@ EXAMPLES = (
     ("checkpoint list orders --last 500", "more of them"),
     ("checkpoint list clicks", "the snapshots of a gated stream"),
 )
+DOCUMENTS = ("sluicegate.batches", "sluicegate.snapshots")
 
 
 def run(

@@ -20,6 +20,7 @@ EXAMPLES = (
     ("checkpoint prune clicks --keep-within 7d --dry-run", "what would be removed?"),
     ("checkpoint prune clicks --keep 1000 --keep-within 24h", "keep snapshots that match either"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -23,6 +23,7 @@ EXAMPLES = (
     ("checkpoint relocate /old/orders /new/orders", "copy it so that a query can start there"),
     ("checkpoint relocate orders /new/orders --map /in=/mnt/in", "the input has moved as well"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 FINDINGS = ("SG-",)
 
 

@@ -27,6 +27,7 @@ EXAMPLES = (
     ("checkpoint repair clicks --read-data --dry-run", "a gated stream, every blob read"),
     ("checkpoint repair orders --query-id 34fae261-94bb-4005-833c-cd8c1866089c", "lost metadata"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 FINDINGS = ("SG-",)
 
 

@@ -29,6 +29,7 @@ EXAMPLES = (
     ("checkpoint rollback clicks --to 41", "a gated stream, to snapshot 41"),
     ("checkpoint rollback orders --to-datetime 2026-11-16T02:00:00Z", "to the batch before then"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -22,6 +22,7 @@ EXAMPLES = (
         "for a source of your own, as the offset log of another checkpoint shows it",
     ),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

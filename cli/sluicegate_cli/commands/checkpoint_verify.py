@@ -20,6 +20,7 @@ EXAMPLES = (
     ("checkpoint verify clicks --read-data-subset 1/7", "a gated stream: a seventh of its blobs"),
     ("checkpoint verify clicks --read-data --max-duration 10min", "the next run continues there"),
 )
+DOCUMENTS = ("sluicegate.verify", "sluicegate.verify-stream")
 FINDINGS = (
     "SG-OFFSETS-",
     "SG-COMMIT",

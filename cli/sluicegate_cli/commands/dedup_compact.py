@@ -19,6 +19,7 @@ EXAMPLES = (
     ("dedup compact clicks --dry-run", "what would it save?"),
     ("dedup compact clicks --retain 30d", "also drop producers that were idle for 30 days"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from typing import TypedDict
 
 import typer
 
 from sluicegate import units
-from sluicegate.report import Report, Table
+from sluicegate.report import Report, Table, document
 from sluicegate.stream.dedup_log import LogStats, look
 from sluicegate.stream.target import GatedStream
 from sluicegate_cli.options import AsOption, TargetArgument
 from sluicegate_cli.session import Session
 
 EXAMPLES = (("dedup stats clicks", "how large is the dedup log, and why?"),)
+DOCUMENTS = ("sluicegate.dedup-stats",)
+
+
+@document("sluicegate.dedup-stats", version=1)
+class DedupStatsDocument(TypedDict):
+    """The content and size of the dedup log of a gated stream."""
+
+    stream: str
+    snapshot: int
+    segments: int
+    bytes: int
+    compacted_bytes: int  # its size after a compaction
+    producers: int
+    partitions: int
+    stamps: int
+    intervals: int
+    floors: int
+    gaps: int
+    missing: int  # stamps in gaps
+    oldest_gap_at: int | None  # in ms since 1970; null: there are no gaps
+    widest: tuple[str, int, int] | None  # producer, partition, and its intervals: the most
 
 
 def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> None:
@@ -47,16 +68,25 @@ def _view(name: str, uri: str, found: LogStats) -> Report:
         ("per epoch", units.size(per_epoch) if per_epoch is not None else None),
         ("after compaction", units.size(found.compacted_bytes)),
     ]
+    document: DedupStatsDocument = {
+        "stream": uri,
+        "snapshot": found.snapshot.number,
+        "segments": found.segments,
+        "bytes": found.bytes,
+        "compacted_bytes": found.compacted_bytes,
+        "producers": s.producers,
+        "partitions": s.partitions,
+        "stamps": s.stamps,
+        "intervals": s.intervals,
+        "floors": s.floors,
+        "gaps": s.gaps,
+        "missing": s.missing,
+        "oldest_gap_at": s.oldest_gap_at,
+        "widest": s.widest,
+    }
     return Report(
         schema="sluicegate.dedup-stats",
-        document={
-            "stream": uri,
-            "snapshot": found.snapshot.number,
-            "segments": found.segments,
-            "bytes": found.bytes,
-            "compacted_bytes": found.compacted_bytes,
-            **asdict(s),
-        },
+        document=document,
         tables=[Table(("field", "value"), facts, header=False)],
         lines=_why(name, found),
     )

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.ops import demo
-from sluicegate.report import Report, Table
+from sluicegate.report import Report, Table, document
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("demo", "three kills, about a minute"),
     ("demo --kills 10 --json", "more of them, for a script"),
 )
+DOCUMENTS = ("sluicegate.demo",)
+
+
+@document("sluicegate.demo", version=1)
+class DemoDocument(TypedDict):
+    """The counts of a demonstration."""
+
+    produced: int
+    retries: int  # events that were sent more than once
+    kills: int
+    epochs: int
+    duplicates: int  # dropped by the job
+    applied: int
+    output_rows: int
+    lost: int
+    duplicated: int
+    keys_wrong: int  # keys with a wrong sum
+    seconds: float
 
 
 def run(
@@ -60,9 +77,22 @@ def _view(outcome: demo.Outcome) -> Report:
         if outcome.well
         else "FAILED: events were lost or duplicated"
     )
+    document: DemoDocument = {
+        "produced": outcome.produced,
+        "retries": outcome.retries,
+        "kills": outcome.kills,
+        "epochs": outcome.epochs,
+        "duplicates": outcome.duplicates,
+        "applied": outcome.applied,
+        "output_rows": outcome.output_rows,
+        "lost": outcome.lost,
+        "duplicated": outcome.duplicated,
+        "keys_wrong": outcome.keys_wrong,
+        "seconds": outcome.seconds,
+    }
     return Report(
         schema="sluicegate.demo",
-        document=asdict(outcome),
+        document=document,
         tables=[Table(("events", "count"), rows, header=False)],
         lines=[f"{verdict}, in {units.duration(outcome.seconds)}."],
     )

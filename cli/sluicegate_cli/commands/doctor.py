@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import typer
 
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import has_errors
 from sluicegate.ops import doctor
-from sluicegate.report import Report, Table
+from sluicegate.report import FindingDocument, Report, Table, document
 from sluicegate_cli.session import Session
 
 EXAMPLES = (
     ("doctor", "before the first stream, or to find a fault"),
     ("doctor --home /mnt/streams", "is that file system suitable for a home?"),
 )
+DOCUMENTS = ("sluicegate.doctor",)
 FINDINGS = ("SG-ENV-", "SG-HOME-")
+
+
+class CheckDocument(TypedDict):
+    """One check."""
+
+    check: str
+    state: str  # `ok`, or the severity of its finding
+    seen: str
+
+
+class DoctorFields(TypedDict):
+    """All checks without their findings, which the console adds."""
+
+    checks: list[CheckDocument]
+
+
+@document("sluicegate.doctor", version=1)
+class DoctorDocument(DoctorFields):
+    """The checks of this machine."""
+
+    findings: list[FindingDocument]
 
 
 def run(ctx: typer.Context) -> int:
@@ -34,10 +58,12 @@ def run(ctx: typer.Context) -> int:
 def _view(checks: list[doctor.Check]) -> Report:
     states = [check.finding.severity.value if check.finding else "ok" for check in checks]
     rows = [(check.name, state, check.seen) for check, state in zip(checks, states, strict=True)]
-    columns = ("check", "state", "seen")
+    document: DoctorFields = {
+        "checks": [{"check": check, "state": state, "seen": seen} for check, state, seen in rows]
+    }
     return Report(
         schema="sluicegate.doctor",
-        document={"checks": [dict(zip(columns, row, strict=True)) for row in rows]},
-        tables=[Table(columns, rows)],
+        document=document,
+        tables=[Table(("check", "state", "seen"), rows)],
         findings=[check.finding for check in checks if check.finding],
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 
-from sluicegate.report import Report, Table
+from sluicegate.report import Report, Table, document
 from sluicegate.spark.explain import STANDARD_INPUT, Explanation, explain, opened, read_lines
 from sluicegate_cli.output import next_command
 from sluicegate_cli.session import Session
@@ -17,7 +17,35 @@ EXAMPLES = (
     ("explain driver.log.1.gz --json", "a rotated log, for a program"),
     ("explain -", "paste the error, then press Ctrl-D"),
 )
+DOCUMENTS = ("sluicegate.explain",)
 FINDINGS = ("SG-KAFKA-", "SG-QUERY-", "SG-STORAGE-", "SG-RUNTIME-", "SG-INPUT-", "SG-WRITERS-")
+
+
+class ExplanationDocument(TypedDict):
+    """One cause."""
+
+    cause: str
+    code: str
+    severity: str  # `error`, `warning` or `note`
+    certain: bool  # false: the words alone do not distinguish it from `also`
+    also: list[str]  # codes of other causes that the same text can mean
+    meaning: str
+    advice: str
+    command: str  # the next one to type
+    evidence: str  # the text in line `line`
+    line: int
+    first_line: int
+    last_line: int
+    count: int  # how many exceptions in these lines have this cause
+    facts: dict[str, str]
+
+
+@document("sluicegate.explain", version=1)
+class ExplainDocument(TypedDict):
+    """The causes that a driver log shows, the root cause first."""
+
+    log: str
+    explanations: list[ExplanationDocument]
 
 
 def run(
@@ -40,9 +68,13 @@ def run(
 
 
 def _view(name: str, found: list[Explanation]) -> Report:
+    document: ExplainDocument = {
+        "log": name,
+        "explanations": [_document(each) for each in found],
+    }
     return Report(
         schema="sluicegate.explain",
-        document={"log": name, "explanations": [_document(each) for each in found]},
+        document=document,
         tables=[
             Table(
                 ("field", "value"),
@@ -78,7 +110,7 @@ def _rows(each: Explanation) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _document(each: Explanation) -> dict[str, Any]:
+def _document(each: Explanation) -> ExplanationDocument:
     return {
         "cause": each.title,
         "code": each.code,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from sluicegate import units
-from sluicegate.journal import Entry
-from sluicegate.report import Report, Table
+from sluicegate.journal import Entry, EntryFields
+from sluicegate.report import Report, Table, document
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
 from sluicegate_cli.session import Session
 
@@ -16,6 +16,16 @@ EXAMPLES = (
     ("history billing", "changes with their authors, and whether they can be undone"),
     ("history /data/offsets --consumer billing --limit 5", "changes of one consumer"),
 )
+DOCUMENTS = ("sluicegate.history",)
+
+
+@document("sluicegate.history", version=1)
+class HistoryDocument(TypedDict):
+    """The changes of a target, newest first."""
+
+    target: str
+    entries: list[EntryFields]
+    hidden: int  # older entries that `--limit` left out
 
 
 def run(
@@ -45,9 +55,14 @@ def _view(uri: str, entries: list[Entry], limit: int) -> Report:
     hidden = len(entries) - len(shown)
     older = units.counted(hidden, "older entry", "older entries")
     more = [f"{older}; use --limit {len(entries)} to list all"] if hidden else []
+    document: HistoryDocument = {
+        "target": uri,
+        "entries": [e.fields() for e in shown],
+        "hidden": hidden,
+    }
     return Report(
         schema="sluicegate.history",
-        document={"target": uri, "entries": [e.fields() for e in shown], "hidden": hidden},
+        document=document,
         tables=[Table(columns, rows)],
         lines=more if entries else ["No commits or changes yet."],
     )

@@ -26,6 +26,7 @@ EXAMPLES = (
     ("init --stream clicks", "create a gated stream that starts at the oldest record of its log"),
     ("init --stream clicks --offsets start.json", "start it at the offsets in a file"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 class Edge(Enum):

@@ -18,6 +18,7 @@ EXAMPLES = (
     ("locks break /data/offsets/billing.lock", "after its holder was killed"),
     ("locks break clicks", "a job that cannot be reached: it can never commit again"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from sluicegate.errors import StorageFailed
-from sluicegate.locks import FileLock, find_locks
-from sluicegate.report import Report, Table
+from sluicegate.locks import FileLock, HolderFields, find_locks
+from sluicegate.report import Report, Table, document
 from sluicegate.resolve import place_of
 from sluicegate.storage import local_root
 from sluicegate_cli.session import Session
@@ -18,6 +18,29 @@ EXAMPLES = (
     ("locks list billing", "the locks of a target in sluicegate.toml"),
     ("locks list /data/orders/offsets", "the locks in a directory"),
 )
+DOCUMENTS = ("sluicegate.locks",)
+
+
+class HolderDocument(HolderFields):
+    """A process that claims to hold a lock."""
+
+    process: str  # whether it still runs, as seen from here
+
+
+class LockDocument(TypedDict):
+    """One lock file."""
+
+    lock: str
+    held: bool | None  # null: not known, see `problem`
+    problem: str | None
+    holders: list[HolderDocument]
+
+
+@document("sluicegate.locks", version=1)
+class LocksDocument(TypedDict):
+    """The lock files below a directory."""
+
+    locks: list[LockDocument]
 
 
 def run(
@@ -46,7 +69,7 @@ def _look(lock: FileLock) -> tuple[bool | None, str | None]:
 
 
 def _view(locks: list[FileLock]) -> Report:
-    documents = []
+    documents: list[LockDocument] = []
     rows = []
     for lock in locks:
         held, problem = _look(lock)
@@ -57,14 +80,15 @@ def _view(locks: list[FileLock]) -> Report:
                 "lock": str(lock.path),
                 "held": held,
                 "problem": problem,
-                "holders": [h.fields() | {"process": h.who.process_state()} for h in holders],
+                "holders": [{**h.fields(), "process": h.who.process_state()} for h in holders],
             }
         )
         state = "unknown" if held is None else "held" if held else "free"
         rows.append((str(lock.path), state, described))
+    document: LocksDocument = {"locks": documents}
     return Report(
         schema="sluicegate.locks",
-        document={"locks": documents},
+        document=document,
         tables=[Table(("lock", "state", "holder"), rows)],
         lines=[] if locks else ["No lock files."],
     )

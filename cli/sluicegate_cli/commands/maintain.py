@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -23,14 +23,52 @@ from sluicegate.maintenance import (
 from sluicegate.ops import metrics
 from sluicegate.ops.maintain import choose, maintain
 from sluicegate.process import myself
-from sluicegate.report import Report, Table
+from sluicegate.report import FindingDocument, Report, Table, document
 from sluicegate_cli.output import Mode
 from sluicegate_cli.output.console import finding_fields
-from sluicegate_cli.output.plan import plan_document
+from sluicegate_cli.output.plan import PlanFields, plan_document
 from sluicegate_cli.session import Session
 
 _COLUMNS = ("step", "outcome", "took", "detail")
 _ACTIONS = ("target", "step", "action", "place", "detail")
+
+
+class StepDocument(TypedDict):
+    """One step."""
+
+    name: str
+    outcome: str
+    detail: str
+    seconds: float
+    plan: PlanFields | None  # in a dry run only, if the step would change something
+
+
+class MaintainedDocument(TypedDict):
+    """One target."""
+
+    target: str
+    uri: str
+    kind: str | None  # null: it could not be detected
+    seconds: float
+    steps: list[StepDocument]
+    findings: list[FindingDocument]
+
+
+class MaintainFields(TypedDict):
+    """A run without the findings of all targets, which the console adds."""
+
+    started: str
+    seconds: float
+    dry_run: bool
+    needs_a_person: bool  # as exit code 3
+    targets: list[MaintainedDocument]
+
+
+@document("sluicegate.maintain", version=1)
+class MaintainDocument(MaintainFields):
+    """A run of the maintenance: every target with its steps."""
+
+    findings: list[FindingDocument]
 
 
 def maintain_view(report: RunReport, mode: Mode, *, dry_run: bool) -> Report:
@@ -43,15 +81,16 @@ def maintain_view(report: RunReport, mode: Mode, *, dry_run: bool) -> Report:
         tables = [_planned(report)]
     elif mode is Mode.TABLE:
         tables = [_table(target) for target in report.targets]
+    document: MaintainFields = {
+        "started": units.utc(report.started),
+        "seconds": round(report.seconds, 3),
+        "dry_run": dry_run,
+        "needs_a_person": report.needs_a_person,
+        "targets": [_document(target) for target in report.targets],
+    }
     return Report(
         schema="sluicegate.maintain",
-        document={
-            "started": units.utc(report.started),
-            "seconds": round(report.seconds, 3),
-            "dry_run": dry_run,
-            "needs_a_person": report.needs_a_person,
-            "targets": [_document(target) for target in report.targets],
-        },
+        document=document,
         tables=tables,
         findings=findings,
         lines=[_closing(report, dry_run=dry_run)],
@@ -81,7 +120,7 @@ def _planned(report: RunReport) -> Table:
     return Table(_ACTIONS, rows)
 
 
-def _document(target: TargetReport) -> dict[str, object]:
+def _document(target: TargetReport) -> MaintainedDocument:
     return {
         "target": target.name,
         "uri": target.uri,
@@ -101,7 +140,7 @@ def _document(target: TargetReport) -> dict[str, object]:
     }
 
 
-def _plan(step: Step) -> dict[str, object] | None:
+def _plan(step: Step) -> PlanFields | None:
     """The plan of a dry run; applied plans are in the history."""
     return plan_document(step.plan) if step.plan and step.outcome is Outcome.PLANNED else None
 
@@ -116,6 +155,7 @@ EXAMPLES = (
         "for Prometheus, through the textfile collector",
     ),
 )
+DOCUMENTS = ("sluicegate.maintain",)
 FINDINGS = ("SG-MAINTAIN-",)
 
 

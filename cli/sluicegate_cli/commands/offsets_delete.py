@@ -24,6 +24,7 @@ EXAMPLES = (
     ("offsets delete billing --topic retired", "a topic that is no longer read"),
     ("offsets delete /data/offsets --consumer old --all-topics", "everything of a consumer"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -8,7 +8,8 @@ import typer
 
 from sluicegate.offsets import legacy
 from sluicegate.positions import PositionsForm, render, to_spark
-from sluicegate.report import Report
+from sluicegate.report import Report, document
+from sluicegate.target import Origin
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
 from sluicegate_cli.session import Session, refuse_options
 
@@ -19,6 +20,14 @@ EXAMPLES = (
     ("offsets export orders --format rpk", "for rpk group seek --to-file"),
     ("offsets export /data/offsets --consumer billing --into old", "as legacy offset files"),
 )
+DOCUMENTS = ("sluicegate.positions", "sluicegate.plan")
+
+
+@document("sluicegate.positions", version=1)
+class PositionsDocument(Origin):
+    """The positions of a target, and where they come from."""
+
+    positions: dict[str, dict[str, int]]  # topic, partition, next offset
 
 
 def run(
@@ -51,6 +60,6 @@ def run(
         plan = legacy.plan_write(into, positions)
         session.change(plan, lambda _: legacy.write(into, positions))
         return
-    document = {**origin, "positions": to_spark(positions)}
+    document: PositionsDocument = {**origin, "positions": to_spark(positions)}
     text = render(positions, form)
     session.sink.show(Report(schema="sluicegate.positions", document=document, text=text))

@@ -26,6 +26,7 @@ EXAMPLES = (
         "a directory of topic-<t>-consumer-<c>.offset files",
     ),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -11,7 +11,7 @@ from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.findings import Finding
 from sluicegate.lag import Lag, problems, total
-from sluicegate.report import Report, Table
+from sluicegate.report import FindingDocument, Report, Table, document
 from sluicegate_cli.inputs import read_positions
 from sluicegate_cli.options import AsOption, ConsumerOption, TargetArgument
 from sluicegate_cli.session import Session, refuse_options
@@ -24,7 +24,34 @@ EXAMPLES = (
     ),
     ("offsets lag /data/offsets --consumer billing --end-offsets -", "from standard input"),
 )
+DOCUMENTS = ("sluicegate.lag",)
 FINDINGS = ("SG-LAG-",)
+
+
+class LagPartitionDocument(TypedDict):
+    """One partition."""
+
+    topic: str
+    partition: int
+    position: int | None  # null: none yet, so that all events count as lag
+    earliest: int | None  # the oldest offset of the source; null: not known
+    latest: int | None  # the end of the source; null: not known
+    lag: int | None  # null: the end is not known
+
+
+class LagFields(TypedDict):
+    """The lag without its findings, which the console adds."""
+
+    target: str
+    total: int  # of the partitions whose end is known
+    partitions: list[LagPartitionDocument]
+
+
+@document("sluicegate.lag", version=1)
+class LagDocument(LagFields):
+    """How far positions are behind the end of their topics."""
+
+    findings: list[FindingDocument]
 
 
 def run(
@@ -60,23 +87,24 @@ def _report(uri: str, found: Sequence[Lag], wrong: Sequence[Finding]) -> Report:
         lines.append(f"Not in the total, because the end offset is missing: {', '.join(unknown)}.")
     if new := [each.place for each in found if each.position is None]:
         lines.append(f"No position yet, so all events count as lag: {', '.join(new)}.")
+    document: LagFields = {
+        "target": uri,
+        "total": total(found),
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "position": each.position,
+                "earliest": each.earliest,
+                "latest": each.latest,
+                "lag": each.behind,
+            }
+            for each in found
+        ],
+    }
     return Report(
         schema="sluicegate.lag",
-        document={
-            "target": uri,
-            "total": total(found),
-            "partitions": [
-                {
-                    "topic": each.topic,
-                    "partition": each.partition,
-                    "position": each.position,
-                    "earliest": each.earliest,
-                    "latest": each.latest,
-                    "lag": each.behind,
-                }
-                for each in found
-            ],
-        },
+        document=document,
         tables=[
             Table(
                 ("topic", "partition", "position", "end", "lag"),

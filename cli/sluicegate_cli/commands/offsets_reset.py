@@ -34,6 +34,7 @@ EXAMPLES = (
         "for approval; apply it with `sluicegate apply reset.json`",
     ),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

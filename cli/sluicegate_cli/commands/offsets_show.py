@@ -16,6 +16,7 @@ EXAMPLES = (
     ("offsets show /data/orders/checkpoint --batch 41", "where batch 41 ended"),
     ("offsets show /data/offsets --consumer billing", "an offset store, with ages"),
 )
+DOCUMENTS = ("sluicegate.offsets", "sluicegate.stream-offsets", "sluicegate.store")
 FINDINGS = ("SG-STORE-",)
 
 

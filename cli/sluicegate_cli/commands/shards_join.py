@@ -22,6 +22,7 @@ EXAMPLES = (
     ("shards join clicks node-1 node-2 --dry-run", "which shards would they get?"),
     ("shards join clicks node-3 --capacity 2", "twice as many shards as the others"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -22,6 +22,7 @@ EXAMPLES = (
     ("shards leave clicks node-3 --dry-run", "where would its shards go?"),
     ("shards leave partitions.json 4 --output smaller.json", "empty a Kafka broker"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

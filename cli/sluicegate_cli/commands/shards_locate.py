@@ -11,6 +11,7 @@ from sluicegate_cli.output.shards import located_view
 from sluicegate_cli.session import Session
 
 EXAMPLES = (("shards locate clicks alice bob", "which shard and node have these keys?"),)
+DOCUMENTS = ("sluicegate.shards-locate",)
 
 
 def run(

@@ -27,6 +27,7 @@ EXAMPLES = (
     ("shards rebalance clicks --weights keys --max-imbalance 10%", "by keys, with few moves"),
     ("shards rebalance partitions.json --max-moves 20 --output step.json", "Kafka, in steps"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

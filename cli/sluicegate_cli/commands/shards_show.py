@@ -15,6 +15,7 @@ EXAMPLES = (
     ("shards show clicks --weights keys", "by the number of keys in their state"),
     ("shards show partitions.json", "a plain assignment file, such as Kafka's"),
 )
+DOCUMENTS = ("sluicegate.shards",)
 
 
 def run(

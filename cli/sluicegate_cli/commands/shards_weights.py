@@ -14,6 +14,7 @@ EXAMPLES = (
     ("shards weights clicks", "which shards are heavy?"),
     ("shards weights map.csv --weights events.csv", "an assignment file, with weights from a file"),
 )
+DOCUMENTS = ("sluicegate.shards-weights",)
 
 
 def run(

@@ -12,6 +12,7 @@ from sluicegate_cli.session import Session
 CHANGES = True
 SAVES_PLAN = True
 EXAMPLES = (("state compact clicks --dry-run", "is it worth it?"),)
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(ctx: typer.Context, target: TargetArgument = None, as_: AsOption = None) -> None:

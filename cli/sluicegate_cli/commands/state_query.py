@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from sluicegate import units
-from sluicegate.report import Cell, Report, Table
+from sluicegate.report import Cell, Report, Table, document
 from sluicegate.stream.history import restorable
 from sluicegate.stream.state import Found, look_up, scan
 from sluicegate.stream.target import GatedStream
@@ -20,6 +20,25 @@ EXAMPLES = (
     ("state query clicks --snapshot 41 alice", "as it was at snapshot 41"),
     ("state query clicks --limit 0 --json", "all of it, for a script"),
 )
+DOCUMENTS = ("sluicegate.state-query",)
+
+
+class KeyDocument(TypedDict):
+    """One key."""
+
+    key: str
+    shard: int
+    values: dict[str, Any] | None  # by aggregate; null: the stream has not seen the key
+
+
+@document("sluicegate.state-query", version=1)
+class StateQueryDocument(TypedDict):
+    """The aggregates of a gated stream, by key."""
+
+    stream: str
+    snapshot: int
+    more: bool  # there are more keys than `--limit`
+    keys: list[KeyDocument]
 
 
 def run(
@@ -60,14 +79,15 @@ def _view(uri: str, snapshot: int, found: list[Found], *, more: bool) -> Report:
         (each.key, each.shard, *(_cell((each.values or {}).get(name)) for name in names))
         for each in found
     ]
+    document: StateQueryDocument = {
+        "stream": uri,
+        "snapshot": snapshot,
+        "more": more,
+        "keys": [{"key": f.key, "shard": f.shard, "values": _plain(f.values)} for f in found],
+    }
     return Report(
         schema="sluicegate.state-query",
-        document={
-            "stream": uri,
-            "snapshot": snapshot,
-            "more": more,
-            "keys": [{"key": f.key, "shard": f.shard, "values": _plain(f.values)} for f in found],
-        },
+        document=document,
         tables=[Table(("key", "shard", *names), rows)],
         lines=[
             f"At snapshot {snapshot}: {_count(found)}.",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from sluicegate import units
-from sluicegate.report import Report, Table
+from sluicegate.report import Report, Table, document
 from sluicegate.state import manifest
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.target import GatedStream
@@ -18,6 +18,25 @@ EXAMPLES = (
     ("state show clicks", "keys and bytes of every shard"),
     ("state show clicks --snapshot 41 --shard 3", "one shard, as it was at snapshot 41"),
 )
+DOCUMENTS = ("sluicegate.state",)
+
+
+class ShardDocument(TypedDict):
+    """One shard."""
+
+    shard: int
+    keys: int
+    deltas: int
+    bytes: int
+
+
+@document("sluicegate.state", version=1)
+class StateDocument(TypedDict):
+    """The state of a gated stream, by shard."""
+
+    stream: str
+    snapshot: int
+    shards: list[ShardDocument]
 
 
 def run(
@@ -45,16 +64,19 @@ def run(
 
 
 def _view(uri: str, snapshot: int, rows: list[tuple[int, int, int, int]]) -> Report:
-    columns = ("shard", "keys", "deltas", "bytes")
     total = sum(row[3] for row in rows)
     keys = sum(row[1] for row in rows)
+    document: StateDocument = {
+        "stream": uri,
+        "snapshot": snapshot,
+        "shards": [
+            {"shard": shard, "keys": keys, "deltas": deltas, "bytes": size}
+            for shard, keys, deltas, size in rows
+        ],
+    }
     return Report(
         schema="sluicegate.state",
-        document={
-            "stream": uri,
-            "snapshot": snapshot,
-            "shards": [dict(zip(columns, row, strict=True)) for row in rows],
-        },
-        tables=[Table(columns, rows)],
+        document=document,
+        tables=[Table(("shard", "keys", "deltas", "bytes"), rows)],
         lines=[f"At snapshot {snapshot}: {units.counted(keys, 'key')}, {units.size(total)}."],
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from sluicegate import units
 from sluicegate.errors import EXIT_DONE, ProblemsFound
 from sluicegate.ops.status import TargetStatus, needs_a_person, overview, status_of
-from sluicegate.report import Report, Table
+from sluicegate.report import FindingDocument, Report, Table, document
 from sluicegate.resolve import TargetEntry
 from sluicegate.target import TargetKind
 from sluicegate_cli.options import AsOption
@@ -21,8 +22,35 @@ EXAMPLES = (
     ("status --watch", "all targets, refreshed"),
     ("status /data/orders/checkpoint", "what is this directory?"),
 )
+DOCUMENTS = ("sluicegate.status",)
 FINDINGS = ("SG-TARGET-",)
 _EVERY = 2.0
+
+
+class TargetDocument(TypedDict):
+    """One target."""
+
+    target: str
+    state: str  # `ok`, or the worst severity of its findings
+    kind: str | None  # null: it could not be detected
+    where: str
+    why: str | None  # it is of this kind
+    last_batch: int | None  # or epoch
+    updated_at: str | None
+    summary: str | None
+
+
+class StatusFields(TypedDict):
+    """The targets without their findings, which the console adds."""
+
+    targets: list[TargetDocument]
+
+
+@document("sluicegate.status", version=1)
+class StatusDocument(StatusFields):
+    """Every named target, those with problems first; or one."""
+
+    findings: list[FindingDocument]
 
 
 def run(
@@ -62,10 +90,12 @@ def _view(found: list[TargetStatus], target: str | None) -> Report:
 
 def _one(status: TargetStatus) -> Report:
     fields = _fields(status)
+    cells: Mapping[str, Any] = fields
+    document: StatusFields = {"targets": [fields]}
     return Report(
         schema="sluicegate.status",
-        document={"targets": [fields]},
-        tables=[Table(("field", "value"), list(fields.items()), header=False)],
+        document=document,
+        tables=[Table(("field", "value"), list(cells.items()), header=False)],
         findings=status.findings,
     )
 
@@ -83,16 +113,17 @@ def _all(found: list[TargetStatus]) -> Report:
         for each in found
     ]
     nothing = "No targets in sluicegate.toml. Add them there, or name a path."
+    document: StatusFields = {"targets": [_fields(each) for each in found]}
     return Report(
         schema="sluicegate.status",
-        document={"targets": [_fields(each) for each in found]},
+        document=document,
         tables=[Table(("target", "state", "kind", "batch", "updated", "where"), rows)],
         findings=[finding for each in found for finding in each.findings],
         lines=[] if found else [nothing],
     )
 
 
-def _fields(each: TargetStatus) -> dict[str, str | int | None]:
+def _fields(each: TargetStatus) -> TargetDocument:
     target, status = each.entry.target, each.status
     return {
         "target": each.entry.name,

@@ -30,6 +30,7 @@ EXAMPLES = (
         "from the positions of a consumer; words after -- go to the application",
     ),
 )
+DOCUMENTS = ("sluicegate.submit", "sluicegate.progress")
 
 Words = list[str] | None
 

@@ -22,6 +22,7 @@ EXAMPLES = (
     ("undo billing --dry-run", "what would reverting the newest change do?"),
     ("undo /data/offsets --op billing@42", "one operation, by its id in `history`"),
 )
+DOCUMENTS = ("sluicegate.plan",)
 
 
 def run(

@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 from sluicegate.errors import SluicegateError, StorageFailed, UsageError
 from sluicegate.findings import Finding, worst_first
-from sluicegate.report import Cell, Report, Table
+from sluicegate.report import Cell, FindingDocument, Report, Table, document
 from sluicegate_cli.table import is_known
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def next_command(line: str, code: str) -> str:
     return f"man sluicegate-checkpoint-verify  # {code}: how to repair it by hand"
 
 
-def finding_fields(finding: Finding) -> dict[str, str]:
+def finding_fields(finding: Finding) -> FindingDocument:
     """A finding as plain values."""
     return {
         "code": finding.code,
@@ -93,7 +93,10 @@ def finding_fields(finding: Finding) -> dict[str, str]:
 
 
 def _findings_table(found: Sequence[Finding]) -> Table:
-    rows = [tuple(finding_fields(finding).values()) for finding in worst_first(found)]
+    rows = [
+        (f.code, f.severity.value, f.place, f.detail, next_command(f.repair, f.code))
+        for f in worst_first(found)
+    ]
     return Table(("code", "severity", "place", "detail", "repair"), rows)
 
 
@@ -186,6 +189,17 @@ _OWN_SCREEN, _BACK = "\x1b[?1049h", "\x1b[?1049l"
 _TOP, _REST, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
+@document("sluicegate.error", version=1)
+class ErrorDocument(TypedDict):
+    """Why a command failed; on standard error."""
+
+    error: str  # its class, see [exit codes](exit-codes.md)
+    exit_code: int
+    message: str
+    hint: str  # the next command to type
+    place: str | None  # the file that it is about, if it is about one
+
+
 class Mode(Enum):
     """How results are printed: for eyes, for pipes, for programs."""
 
@@ -250,7 +264,7 @@ class Sink:
     def error(self, error: SluicegateError) -> None:
         """Report an error: what happened, where, and the next command to type."""
         if self.mode is Mode.JSON:
-            document = {
+            document: ErrorDocument = {
                 "error": type(error).__name__,
                 "exit_code": error.exit_code,
                 "message": error.message,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from sluicegate.errors import UsageError
-from sluicegate.report import Cell, Report, Table
+from sluicegate.report import Cell, Report, Table, document
 from sluicegate.units import counted
 from sluicegate_cli.inputs import shard_weights
 
@@ -16,6 +16,22 @@ if TYPE_CHECKING:
 
 
 _BAR = 16
+
+
+@document("sluicegate.shards", version=1)
+class ShardsDocument(TypedDict):
+    """The nodes of an assignment of shards, and the load of each."""
+
+    target: str
+    assignment_version: int | None  # null: nothing is assigned yet, or a file without it
+    n_shards: int
+    nodes: dict[str, int]  # the capacity of each
+    owners: list[str | None]  # the node of every shard; null: none
+    measure: str  # what `loads` counts
+    loads: dict[str, float]  # of each node
+    imbalance: float  # how far the most loaded node is above its share; 0.05 is five percent
+    unowned: int  # shards without a node
+    counters: dict[str, int] | None  # how often nodes joined and left; null: not kept
 
 
 def shards_view(
@@ -37,7 +53,7 @@ def shards_view(
         ("so far", _so_far(counters)),
     ]
     unowned = int((made.owners < 0).sum())
-    document = {
+    document: ShardsDocument = {
         "target": found.uri,
         "assignment_version": found.version,
         "n_shards": made.n_shards,
@@ -60,6 +76,23 @@ def shards_view(
     )
 
 
+class LocatedDocument(TypedDict):
+    """One key."""
+
+    key: str
+    shard: int
+    node: str | None  # null: the shard has none
+
+
+@document("sluicegate.shards-locate", version=1)
+class ShardsLocateDocument(TypedDict):
+    """The shard and the node of keys."""
+
+    target: str
+    assignment_version: int
+    keys: list[LocatedDocument]
+
+
 def located_view(found: OwnedShards, keys: list[str]) -> Report:
     """The shard and the node of keys."""
     from sluicegate.shards.routing import shard_of
@@ -72,16 +105,25 @@ def located_view(found: OwnedShards, keys: list[str]) -> Report:
         except UnicodeEncodeError:
             raise UsageError(f"the key {key!r} is not valid text") from None
         rows.append((key, shard, found.assignment.node_of(shard)))
+    document: ShardsLocateDocument = {
+        "target": found.uri,
+        "assignment_version": found.assignment.version,
+        "keys": [{"key": key, "shard": shard, "node": node} for key, shard, node in rows],
+    }
     return Report(
         schema="sluicegate.shards-locate",
-        document={
-            "target": found.uri,
-            "assignment_version": found.assignment.version,
-            "keys": [{"key": key, "shard": shard, "node": node} for key, shard, node in rows],
-        },
+        document=document,
         tables=[Table(("key", "shard", "node"), rows)],
         lines=_advice(found, 0),
     )
+
+
+@document("sluicegate.shards-weights", version=1)
+class ShardsWeightsDocument(TypedDict):
+    """The weights of all shards, by one or more measures."""
+
+    target: str
+    weights: dict[str, list[float]]  # by measure, in the order of the shards
 
 
 def weights_view(found: OwnedShards, option: str | None, limit: int) -> Report:
@@ -99,12 +141,13 @@ def weights_view(found: OwnedShards, option: str | None, limit: int) -> Report:
     totals = ", ".join(f"{_number(sum(c)):,} {name}" for name, c in columns)
     lighter = counted(hidden, "lighter shard")
     more = [f"{lighter}; use --limit {len(order)} to list all"] if hidden else []
+    document: ShardsWeightsDocument = {
+        "target": found.uri,
+        "weights": {name: [_number(w) for w in column] for name, column in columns},
+    }
     return Report(
         schema="sluicegate.shards-weights",
-        document={
-            "target": found.uri,
-            "weights": {name: [_number(w) for w in column] for name, column in columns},
-        },
+        document=document,
         tables=[Table(("shard", "node", *names), rows)],
         lines=[f"Total: {totals}.", *more],
     )

@@ -6,16 +6,16 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
 from sluicegate import units
-from sluicegate.checkpoint.report import offset_document, offset_text
+from sluicegate.checkpoint.report import OffsetDocument, offset_document, offset_text
 from sluicegate.positions import to_spark
-from sluicegate.report import Cell, Report, Table
+from sluicegate.report import Cell, Report, Table, document
 from sluicegate.spark.submit.command import shown_setting
 from sluicegate.spark.submit.preflight import CheckpointState, Ready, Starting
 from sluicegate.spark.submit.process import Watch
-from sluicegate.spark.submit.progress import Progress
+from sluicegate.spark.submit.progress import Progress, ProgressFields
 from sluicegate.spark.submit.run import Cause, Outcome
 from sluicegate_cli.output import Sink, next_command, write_error
 from sluicegate_cli.output.console import visible
@@ -24,20 +24,93 @@ SCHEMA = "sluicegate.submit"
 _ORIGIN = ("source", "offset", "comes from")
 
 
+class JavaDocument(TypedDict):
+    """The Java that Spark would use."""
+
+    path: str
+    major: int
+
+
+class StartDocument(TypedDict):
+    """A checkpoint before a start."""
+
+    path: str
+    status: str  # what the start will do
+    next_batch: int
+    replays: bool  # the first batch runs again
+    replayed_events: int | None  # null: the offsets do not count events
+    sources: list[OffsetDocument]  # at the end of the newest batch
+    findings: list[str]  # codes
+    writer: str | None  # whether another job writes; null: there is no checkpoint yet
+    evidence: list[str]  # for it
+
+
+class StartingDocument(TypedDict):
+    """The consumer of an offset store that a job starts from."""
+
+    store: str
+    consumer: str
+    commit: str | None  # null: it has no positions yet
+    committed_at: str | None
+    positions: dict[str, dict[str, int]] | None  # topic, partition, next offset
+
+
+class CauseDocument(TypedDict):
+    """Why a job failed, by its log."""
+
+    code: str
+    cause: str
+    evidence: str
+    advice: str
+    command: str
+
+
+@document("sluicegate.submit", version=1)
+class ReadyDocument(TypedDict):
+    """With `--dry-run`, the command that would be run."""
+
+    dry_run: bool
+    command: list[str]  # without secrets
+    environment: dict[str, str]  # added to that of `submit`
+    private: list[str]  # settings in a private file, without their secrets
+    java: JavaDocument
+    checkpoint: StartDocument | None
+    starting: StartingDocument | None
+    notes: list[str]
+
+
+@document("sluicegate.submit", version=1)
+class EndedDocument(TypedDict):
+    """Without it, how the job ended."""
+
+    dry_run: bool
+    command: list[str]  # without secrets
+    exit_code: int  # of the job, or minus the signal that killed it
+    signal: int | None  # the first one that `submit` got
+    seconds: float
+    log: str
+    batches: int
+    rows: int
+    last: ProgressFields | None  # the last batch
+    causes: list[CauseDocument]
+    tail: list[str]  # the last lines of the log, if the job failed
+
+
 def ready_view(ready: Ready) -> Report:
     """The command that would be run, and the origin of every offset."""
+    document: ReadyDocument = {
+        "dry_run": True,
+        "command": ready.command.shown(),
+        "environment": dict(ready.command.environment),
+        "private": [shown_setting(each) for each in ready.command.private],
+        "java": {"path": ready.java.path, "major": ready.java.major},
+        "checkpoint": _checkpoint_document(ready.checkpoint),
+        "starting": _starting_document(ready.starting),
+        "notes": list(ready.notes),
+    }
     return Report(
         schema=SCHEMA,
-        document={
-            "dry_run": True,
-            "command": ready.command.shown(),
-            "environment": dict(ready.command.environment),
-            "private": [shown_setting(each) for each in ready.command.private],
-            "java": {"path": ready.java.path, "major": ready.java.major},
-            "checkpoint": _checkpoint_document(ready.checkpoint),
-            "starting": _starting_document(ready.starting),
-            "notes": list(ready.notes),
-        },
+        document=document,
         tables=[
             Table(("field", "value"), _facts(ready), header=False),
             Table(_ORIGIN, _origins(ready), title="Start positions"),
@@ -50,22 +123,20 @@ def ready_view(ready: Ready) -> Report:
 def outcome_view(ready: Ready, outcome: Outcome) -> Report:
     """How a job ended, for programs."""
     ended, tally = outcome.ended, outcome.tally
-    return Report(
-        schema=SCHEMA,
-        document={
-            "dry_run": False,
-            "command": ready.command.shown(),
-            "exit_code": ended.code,
-            "signal": ended.signal,
-            "seconds": round(ended.seconds, 3),
-            "log": str(outcome.log),
-            "batches": tally.batches,
-            "rows": tally.rows,
-            "last": tally.last.fields() if tally.last else None,
-            "causes": [_cause_document(each) for each in outcome.causes],
-            "tail": list(outcome.tail),
-        },
-    )
+    document: EndedDocument = {
+        "dry_run": False,
+        "command": ready.command.shown(),
+        "exit_code": ended.code,
+        "signal": ended.signal,
+        "seconds": round(ended.seconds, 3),
+        "log": str(outcome.log),
+        "batches": tally.batches,
+        "rows": tally.rows,
+        "last": tally.last.fields() if tally.last else None,
+        "causes": [_cause_document(each) for each in outcome.causes],
+        "tail": list(outcome.tail),
+    }
+    return Report(schema=SCHEMA, document=document)
 
 
 def failure_lines(outcome: Outcome) -> list[str]:
@@ -125,7 +196,7 @@ def _origins(ready: Ready) -> list[tuple[str, str | int, str]]:
     return [("every source", "-", "the application itself")]
 
 
-def _checkpoint_document(state: CheckpointState | None) -> dict[str, Any] | None:
+def _checkpoint_document(state: CheckpointState | None) -> StartDocument | None:
     if state is None:
         return None
     return {
@@ -141,7 +212,7 @@ def _checkpoint_document(state: CheckpointState | None) -> dict[str, Any] | None
     }
 
 
-def _starting_document(starting: Starting | None) -> dict[str, Any] | None:
+def _starting_document(starting: Starting | None) -> StartingDocument | None:
     if starting is None:
         return None
     record = starting.record
@@ -154,7 +225,7 @@ def _starting_document(starting: Starting | None) -> dict[str, Any] | None:
     }
 
 
-def _cause_document(cause: Cause) -> dict[str, str]:
+def _cause_document(cause: Cause) -> CauseDocument:
     return {
         "code": cause.code,
         "cause": cause.title,
@@ -167,6 +238,11 @@ def _cause_document(cause: Cause) -> dict[str, str]:
 PROGRESS_SCHEMA = "sluicegate.progress"
 _EVERY = 1.0
 _CLEAR = "\r\x1b[2K"
+
+
+@document("sluicegate.progress", version=1)
+class ProgressDocument(ProgressFields):
+    """A finished batch of a running job: one line on standard error."""
 
 
 class Display(Watch, Protocol):

@@ -3,18 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from sluicegate import units
 from sluicegate.checkpoint.view import NextStart
 from sluicegate.findings import has_errors
 from sluicegate.positions import to_spark
-from sluicegate.report import Cell, Report, Table
+from sluicegate.report import Cell, FindingDocument, Report, Table, document
 
 if TYPE_CHECKING:
     from sluicegate.checkpoint.audit import Audit
     from sluicegate.checkpoint.format.log import OffsetEntry, SourceOffset
     from sluicegate.checkpoint.inspect import Batch, SourceSummary, StoreSummary, Summary
+
+
+class OffsetDocument(TypedDict):
+    """The offset of one source."""
+
+    source: str
+    kind: str
+    offset: str | None  # the exact text in the log; null: none yet
+    positions: dict[str, dict[str, int]] | None  # by topic and partition, if it has them
+
+
+class SourceDocument(OffsetDocument):
+    """The offset of one source, and the size of its own log."""
+
+    log_entries: int | None  # null: the source has no log of its own
+    log_compact_bytes: int | None
+
+
+class StoreDocument(TypedDict):
+    """A state store of an operator."""
+
+    name: str
+    partitions: int
+
+
+class OperatorDocument(TypedDict):
+    """A stateful operator."""
+
+    id: int
+    name: str | None  # null: Spark wrote none (3.5)
+    stores: list[StoreDocument]
+
+
+class StateDocument(TypedDict):
+    """The state of one store in one partition."""
+
+    operator: int
+    partition: int
+    store: str
+    provider: str | None
+    format: int
+    oldest_version: int | None
+    newest_version: int | None
+    bytes: int
+
+
+@document("sluicegate.checkpoint", version=1)
+class CheckpointDocument(TypedDict):
+    """The position and content of a Spark checkpoint."""
+
+    checkpoint: str
+    query_id: str | None
+    status: str  # what the next start will do
+    last_batch: int | None
+    last_commit: int | None
+    planned_at_ms: int | None  # of the last batch, in ms since 1970
+    watermark_ms: int | None  # of the next batch, in ms since 1970; 0: none
+    offset_log_version: int | None
+    commit_log_version: int | None
+    batches_kept: int
+    oldest_batch: int | None
+    oldest_rollback: int | None  # the oldest batch that can be restored; null: none
+    sources: list[SourceDocument]
+    operators: list[OperatorDocument]
+    state: list[StateDocument]
+    conf: dict[str, str]  # settings that override the session's
+    problems: list[str]  # parts that could not be read
 
 
 def inspect_report(summary: Summary) -> Report:
@@ -142,7 +209,7 @@ def _operator_rows(summary: Summary) -> list[tuple[str | int | None, ...]]:
     return rows
 
 
-def _document(summary: Summary) -> dict[str, Any]:
+def _document(summary: Summary) -> CheckpointDocument:
     entry, commit = summary.offsets, summary.commit
     return {
         "checkpoint": summary.uri,
@@ -158,8 +225,8 @@ def _document(summary: Summary) -> dict[str, Any]:
         "oldest_batch": summary.oldest_batch,
         "oldest_rollback": summary.oldest_rollback,
         "sources": [
-            offset_document(s.offset)
-            | {
+            {
+                **offset_document(s.offset),
                 "log_entries": s.log.entries if s.log else None,
                 "log_compact_bytes": s.log.compact_bytes if s.log else None,
             }
@@ -194,7 +261,7 @@ def _document(summary: Summary) -> dict[str, Any]:
     }
 
 
-def offset_document(offset: SourceOffset) -> dict[str, Any]:
+def offset_document(offset: SourceOffset) -> OffsetDocument:
     """An offset for machines: the exact text in the log, and the positions if it has them."""
     return {
         "source": offset.source,
@@ -202,6 +269,25 @@ def offset_document(offset: SourceOffset) -> dict[str, Any]:
         "offset": offset.text,
         "positions": to_spark(offset.positions) if offset.positions is not None else None,
     }
+
+
+class BatchDocument(TypedDict):
+    """One batch of a query."""
+
+    batch: int
+    planned_at_ms: int | None  # in ms since 1970
+    committed: bool
+    events: int | None  # null: the offsets do not count events
+    sources: list[OffsetDocument]  # at the end of the batch
+    problem: str | None  # why it could not be read
+
+
+@document("sluicegate.batches", version=1)
+class BatchesDocument(TypedDict):
+    """The newest batches of a Spark checkpoint."""
+
+    kept: int  # how many there are
+    batches: list[BatchDocument]  # newest last
 
 
 def batches_report(batches: Sequence[Batch], of: int) -> Report:
@@ -218,15 +304,19 @@ def batches_report(batches: Sequence[Batch], of: int) -> Report:
     ]
     hidden = of - len(batches)
     older = units.counted(hidden, "older batch", "older batches")
+    document: BatchesDocument = {
+        "kept": of,
+        "batches": [_batch_document(batch) for batch in batches],
+    }
     return Report(
         schema="sluicegate.batches",
-        document={"kept": of, "batches": [_batch_document(batch) for batch in batches]},
+        document=document,
         tables=[Table(("batch", "planned", "committed", "events", "offsets at its end"), rows)],
         lines=[f"{older}; show all with --last {of}"] if hidden else [],
     )
 
 
-def _batch_document(batch: Batch) -> dict[str, object]:
+def _batch_document(batch: Batch) -> BatchDocument:
     return {
         "batch": batch.number,
         "planned_at_ms": batch.planned_ms,
@@ -237,17 +327,28 @@ def _batch_document(batch: Batch) -> dict[str, object]:
     }
 
 
+@document("sluicegate.offsets", version=1)
+class OffsetsDocument(TypedDict):
+    """The offsets at the end of a batch of a Spark checkpoint."""
+
+    checkpoint: str
+    batch: int
+    planned_at_ms: int  # in ms since 1970
+    sources: list[OffsetDocument]
+
+
 def positions_report(uri: str, entry: OffsetEntry) -> Report:
     """The offsets at the end of a batch."""
     rows = [row for offset in entry.offsets for row in _position_rows(offset)]
+    document: OffsetsDocument = {
+        "checkpoint": uri,
+        "batch": entry.batch,
+        "planned_at_ms": entry.timestamp_ms,
+        "sources": [offset_document(offset) for offset in entry.offsets],
+    }
     return Report(
         schema="sluicegate.offsets",
-        document={
-            "checkpoint": uri,
-            "batch": entry.batch,
-            "planned_at_ms": entry.timestamp_ms,
-            "sources": [offset_document(offset) for offset in entry.offsets],
-        },
+        document=document,
         tables=[Table(("source", "kind", "topic", "partition", "next offset"), rows)],
         lines=[f"At the end of batch {entry.batch}, planned {moment(entry.timestamp_ms)}."],
     )
@@ -258,6 +359,32 @@ def _position_rows(offset: SourceOffset) -> list[tuple[Cell, ...]]:
     if offset.positions is None:
         return [(offset.source, kind, None, None, offset_text(offset))]
     return [(offset.source, kind, p.topic, p.partition, p.offset) for p in offset.positions]
+
+
+class AuditedBatchDocument(TypedDict):
+    """One batch by its logs."""
+
+    batch: int
+    planned_at_ms: int  # in ms since 1970
+    committed: bool
+    contiguous: bool  # it begins where the batch before it ended; false: not known
+    events: int | None  # null: the offsets do not count events
+    files: int | None  # written by the file sink; null: its log does not show it
+    bytes: int | None  # written by the file sink; null: its log does not show it
+
+
+class AuditFields(TypedDict):
+    """An audit without its findings, which the console adds."""
+
+    checkpoint: str
+    batches: list[AuditedBatchDocument]
+
+
+@document("sluicegate.audit", version=1)
+class AuditDocument(AuditFields):
+    """The batches of a Spark checkpoint, and whether data was lost or duplicated."""
+
+    findings: list[FindingDocument]
 
 
 def audit_report(uri: str, result: Audit) -> Report:
@@ -275,23 +402,24 @@ def audit_report(uri: str, result: Audit) -> Report:
         for batch in result.batches
     ]
     columns = ("batch", "planned", "committed", "contiguous", "events", "files", "written")
+    document: AuditFields = {
+        "checkpoint": uri,
+        "batches": [
+            {
+                "batch": b.number,
+                "planned_at_ms": b.planned_ms,
+                "committed": b.committed,
+                "contiguous": b.contiguous,
+                "events": b.events,
+                "files": b.files,
+                "bytes": b.bytes,
+            }
+            for b in result.batches
+        ],
+    }
     return Report(
         schema="sluicegate.audit",
-        document={
-            "checkpoint": uri,
-            "batches": [
-                {
-                    "batch": b.number,
-                    "planned_at_ms": b.planned_ms,
-                    "committed": b.committed,
-                    "contiguous": b.contiguous,
-                    "events": b.events,
-                    "files": b.files,
-                    "bytes": b.bytes,
-                }
-                for b in result.batches
-            ],
-        },
+        document=document,
         tables=[Table(columns, rows)],
         findings=result.findings,
         lines=[f"{uri}: {units.counted(len(rows), 'batch', 'batches')}; {_verdict(result)}."],

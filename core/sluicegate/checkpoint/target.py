@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
 
 from sluicegate.errors import NotFound
 from sluicegate.storage import Storage, canonical_uri, open_storage
@@ -12,6 +12,7 @@ from sluicegate.target import (
     QUICK,
     Candidate,
     Change,
+    Origin,
     Reading,
     Repair,
     Reset,
@@ -116,7 +117,7 @@ class SparkCheckpoint(Target):
         point = read_point(self.storage, at)
         return positions_report(point.uri, point.entry)
 
-    def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
+    def positions(self, at: int | None = None) -> tuple[Origin, Positions]:
         from sluicegate.checkpoint.inspect import exported_positions, read_point
 
         point = read_point(self.storage, at)

@@ -17,7 +17,7 @@ from sluicegate.checkpoint.rules.fixes import Case
 from sluicegate.checkpoint.view import look_at
 from sluicegate.errors import SluicegateError, StorageFailed
 from sluicegate.findings import Finding, Severity, count_findings, has_errors, worst_first
-from sluicegate.report import Report
+from sluicegate.report import Report, VerifyFields
 from sluicegate.storage import Storage
 
 Progress = Callable[[int, int], None]
@@ -96,9 +96,14 @@ def verify_report(uri: str, found: Sequence[Finding], *, read_data: bool) -> Rep
         if read_data
         else " State files were checked by name and size only; use --read-data to read them."
     )
+    document: VerifyFields = {
+        "checkpoint": uri,
+        "read_data": read_data,
+        "intact": not has_errors(found),
+    }
     return Report(
         schema="sluicegate.verify",
-        document={"checkpoint": uri, "read_data": read_data, "intact": not has_errors(found)},
+        document=document,
         findings=found,
         lines=[f"{uri}: {count_findings(found) or 'intact'}.{depth}"],
     )

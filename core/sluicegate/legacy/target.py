@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, TypedDict
 
 from sluicegate import units
 from sluicegate.errors import Corrupt
 from sluicegate.legacy import v1
 from sluicegate.legacy.v1 import V1Checkpoint
-from sluicegate.report import Report, Table
+from sluicegate.report import Report, Table, VerifyFields, document
 from sluicegate.target import QUICK, Candidate, Reading, Target, TargetKind
+
+
+@document("sluicegate.v1-checkpoint", version=1)
+class V1Document(TypedDict):
+    """The content of a legacy checkpoint file."""
+
+    file: str
+    sequence: int  # the last one that is included
+    watermark_ns: int  # 0: none
+    event_count: int
+    operators: dict[str, int]  # bytes of the state of each
+    sources: Mapping[str, int]  # the next offset of each
 
 
 class V1File(Target):
@@ -34,9 +47,10 @@ class V1File(Target):
     def verify(self, reading: Reading = QUICK) -> Report:
         del reading
         v1.read(self.uri)
+        document: VerifyFields = {"checkpoint": self.uri, "read_data": True, "intact": True}
         return Report(
             schema="sluicegate.verify",
-            document={"checkpoint": self.uri, "read_data": True, "intact": True},
+            document=document,
             findings=[],
             lines=[f"{self.uri}: intact."],
         )
@@ -55,16 +69,17 @@ def _report(uri: str, checkpoint: V1Checkpoint) -> Report:
         ("events", checkpoint.event_count),
     ]
     operators = [(n, units.size(len(state))) for n, state in sorted(checkpoint.operators.items())]
+    document: V1Document = {
+        "file": uri,
+        "sequence": checkpoint.sequence,
+        "watermark_ns": checkpoint.watermark_ns,
+        "event_count": checkpoint.event_count,
+        "operators": {name: len(state) for name, state in checkpoint.operators.items()},
+        "sources": checkpoint.sources,
+    }
     return Report(
         schema="sluicegate.v1-checkpoint",
-        document={
-            "file": uri,
-            "sequence": checkpoint.sequence,
-            "watermark_ns": checkpoint.watermark_ns,
-            "event_count": checkpoint.event_count,
-            "operators": {name: len(state) for name, state in checkpoint.operators.items()},
-            "sources": checkpoint.sources,
-        },
+        document=document,
         tables=[
             Table(("field", "value"), facts, header=False),
             Table(("operator", "state"), operators),

@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 import time
+from typing import TypedDict
 
 from sluicegate import units
 from sluicegate.offsets.record import Record
 from sluicegate.offsets.verify import StoreLook
 from sluicegate.positions import Positions
-from sluicegate.report import Report, Table
+from sluicegate.process import WhoFields
+from sluicegate.report import FindingDocument, Report, Table, document
 
 SCHEMA = "sluicegate.store"
+
+
+class LegacyPositionDocument(TypedDict):
+    """One position of a legacy offset file."""
+
+    topic: str
+    partition: int
+    offset: int  # the next one to read
+
+
+class PositionDocument(LegacyPositionDocument):
+    """One position."""
+
+    committed_at: str
+    age_seconds: float
+
+
+class ConsumerDocument(TypedDict):
+    """One consumer and its last commit."""
+
+    consumer: str
+    sequence: int
+    kind: str
+    at: str
+    by: WhoFields
+    positions: list[PositionDocument]
+
+
+class LegacyConsumerDocument(TypedDict):
+    """Legacy offset files, which have neither names nor times."""
+
+    consumer: None  # null: legacy offset files
+    positions: list[LegacyPositionDocument]
+
+
+class StoreFields(TypedDict):
+    """An offset store without its findings, which the console adds."""
+
+    store: str
+    consumers: list[ConsumerDocument | LegacyConsumerDocument]
+
+
+@document("sluicegate.store", version=1)
+class StoreDocument(StoreFields):
+    """The positions of an offset store."""
+
+    findings: list[FindingDocument]
 
 
 def store_report(uri: str, look: StoreLook) -> Report:
@@ -22,9 +71,13 @@ def store_report(uri: str, look: StoreLook) -> Report:
         for r in look.records
         for p in r.positions
     ]
+    document: StoreFields = {
+        "store": uri,
+        "consumers": [_fields(r, now) for r in look.records],
+    }
     return Report(
         schema=SCHEMA,
-        document={"store": uri, "consumers": [_fields(r, now) for r in look.records]},
+        document=document,
         tables=[Table(columns, rows)],
         findings=look.findings,
         lines=[_last_commit(record, now) for record in look.records]
@@ -35,19 +88,20 @@ def store_report(uri: str, look: StoreLook) -> Report:
 def legacy_report(uri: str, positions: Positions) -> Report:
     """The positions of legacy offset files, which have no times."""
     rows = [(p.topic, p.partition, p.offset) for p in positions]
+    document: StoreFields = {
+        "store": uri,
+        "consumers": [
+            {
+                "consumer": None,
+                "positions": [
+                    {"topic": t, "partition": p, "offset": offset} for t, p, offset in rows
+                ],
+            }
+        ],
+    }
     return Report(
         schema=SCHEMA,
-        document={
-            "store": uri,
-            "consumers": [
-                {
-                    "consumer": None,
-                    "positions": [
-                        {"topic": t, "partition": p, "offset": offset} for t, p, offset in rows
-                    ],
-                }
-            ],
-        },
+        document=document,
         tables=[Table(("topic", "partition", "next offset"), rows)],
         findings=(),
         lines=["Legacy offset files: Sluicegate reads them, but does not change them."],
@@ -61,7 +115,7 @@ def _last_commit(record: Record, now: float) -> str:
     )
 
 
-def _fields(record: Record, now: float) -> dict[str, object]:
+def _fields(record: Record, now: float) -> ConsumerDocument:
     return {
         "consumer": record.consumer,
         "sequence": record.sequence,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
 
 from sluicegate.errors import NotFound
 from sluicegate.offsets import LockFileOffsetStore, legacy
 from sluicegate.offsets.store import MARKER
 from sluicegate.storage import Storage, canonical_uri, open_storage
-from sluicegate.target import Candidate, Change, Reset, Status, Target, TargetKind
+from sluicegate.target import Candidate, Change, Origin, Reset, Status, Target, TargetKind
 
 if TYPE_CHECKING:
     from sluicegate.lag import Lag
@@ -62,7 +62,7 @@ class OffsetStoreTarget(Target):
         chosen = store.choose(consumer) if consumer is not None else None
         return store_report(store.uri, look_at(store, chosen))
 
-    def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
+    def positions(self, at: int | None = None) -> tuple[Origin, Positions]:
         del at
         if (found := self._legacy()) is not None:
             return {}, found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sluicegate.errors import UsageError
 from sluicegate.storage import canonical_uri, open_storage
@@ -14,6 +14,7 @@ from sluicegate.target import (
     QUICK,
     Candidate,
     Change,
+    Origin,
     Reading,
     Repair,
     Reset,
@@ -115,7 +116,7 @@ class GatedStream(Target):
         stream, snapshot = self.snapshot(at)
         return positions_report(stream.uri, snapshot)
 
-    def positions(self, at: int | None = None) -> tuple[Mapping[str, Any], Positions]:
+    def positions(self, at: int | None = None) -> tuple[Origin, Positions]:
         _, snapshot = self.snapshot(at)
         return {"snapshot": snapshot.number}, snapshot.positions
 

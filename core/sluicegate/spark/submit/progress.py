@@ -14,10 +14,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 _CHUNK = 1 << 16
 _LONGEST = 16 << 20
+
+
+class ProgressFields(TypedDict):
+    """One finished batch of a query as plain values."""
+
+    query: str
+    id: str
+    batch: int  # for gated streams, the epoch
+    rows: int
+    rows_per_second: float
+    seconds: float
+    at: str
+    ends: list[Any]  # the end offsets of its sources, as Spark has them
+    committed: str | None  # the consumer whose positions were committed with it
+    durations: Mapping[str, int] | None  # ms, by Spark's names
+    counts: Mapping[str, int] | None  # gated streams only: the outcome of the events
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +56,21 @@ class Progress:
     durations: Mapping[str, int] | None = None
     counts: Mapping[str, int] | None = None
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> ProgressFields:
         """As plain values."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"ends": list(self.ends)}
+        return {
+            "query": self.query,
+            "id": self.id,
+            "batch": self.batch,
+            "rows": self.rows,
+            "rows_per_second": self.rows_per_second,
+            "seconds": self.seconds,
+            "at": self.at,
+            "ends": list(self.ends),
+            "committed": self.committed,
+            "durations": self.durations,
+            "counts": self.counts,
+        }
 
 
 def encode(progress: Progress) -> bytes:
