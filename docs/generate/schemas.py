@@ -1,134 +1,177 @@
-"""The page of what `--json` prints, from the shapes of documents that the tests have seen.
+"""The page of what `--json` prints, from the types of documents beside the code that builds them.
 
-`schemas.json` has for each schema the commands that print it, and for each field the types that
-its values had: those of JSON, and `absent`. Of a list of objects the fields are `list[].field`.
+Of an object inside another the fields are `outer.field`, of a list of objects `list[].field`. The
+meaning of a field is the comment behind it.
 """
 
 from __future__ import annotations
 
-import json
+import ast
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from inspect import getsource
+from types import ModuleType, NoneType, UnionType
+from typing import (
+    Any,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from generate.tree import Command
+from sluicegate.report import DOCUMENTS, DocumentType, FindingDocument
 
-PLACE = Path(__file__).with_name("schemas.json")
-ABSENT = "absent"
-_ENVELOPE = ("schema", "version")
-_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
+_WORDS = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    NoneType: "null",
+    Any: "anything",
+}
 _MADE_BY = "<!-- Made by docs/generate; do not edit. -->\n"
 _ABOUT = """
 # Documents
 
 With `--json` a command prints one document, whose `schema` names what it is. `version` grows when
 a field changes its meaning or goes away; fields that are added do not change it. An error is a
-document on standard error. What stands here was seen in tests. Each of a list of findings has
+document on standard error. Each of a list of findings has
 """
 
-FINDING = {
-    "code": "stable, see [findings](findings.md)",
-    "severity": "`error`, `warning` or `note`",
-    "place": "the file, or what it is about",
-    "detail": "what was found",
-    "repair": "the command to type, or empty",
-}
-Fields = Mapping[str, Sequence[str]]
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an object; some objects of its type may leave it out."""
+
+    type: Any
+    left_out: bool
+    meaning: str
 
 
-def read() -> dict[str, Any]:
-    """Every known schema by its name."""
-    found: dict[str, Any] = json.loads(PLACE.read_text(encoding="utf-8"))
-    return found
+@cache
+def fields_of(shape: type) -> dict[str, Field]:
+    """The fields of a `TypedDict` and of those that it extends."""
+    fields = {}
+    comments = dict(_comments(shape))
+    for name, hint in get_type_hints(shape, include_extras=True).items():
+        # The class itself does not know: its annotations are text, which it does not read.
+        may_lack = get_origin(hint) is NotRequired
+        kind = get_args(hint)[0] if may_lack else hint
+        fields[name] = Field(kind, may_lack, comments.get(name, ""))
+    return fields
 
 
-def shape(documents: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """The types of every field that one of these documents has."""
-    bare = [{k: v for k, v in each.items() if k not in _ENVELOPE} for each in documents]
-    found = _fields(bare, "")
-    for name in list(found):
-        lists = [each[name] for each in bare if isinstance(each.get(name), list)]
-        items = [item for each in lists for item in each]
-        if items and all(isinstance(item, dict) for item in items) and name != "findings":
-            found |= _fields(items, f"{name}[].")
-    return found
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; of any other type, itself."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _fields(objects: Sequence[Mapping[str, Any]], before: str) -> dict[str, set[str]]:
-    names = dict.fromkeys(name for each in objects for name in each)
-    return {
-        before + name: {_type(name, each[name]) if name in each else ABSENT for each in objects}
-        for name in names
-    }
-
-
-def _type(name: str, value: Any) -> str:
-    if value is None:
-        return "null"
-    if name == "findings" and all(item.keys() == FINDING.keys() for item in value):
-        return "list of findings"
-    if isinstance(value, list):
-        kinds = sorted({_type("", item) for item in value})
-        return f"list of {_many(kinds[0])}" if len(kinds) == 1 else "list"
-    return _TYPES[type(value)]
-
-
-def _many(kind: str) -> str:
-    return kind.replace("list", "lists", 1) if kind.startswith("list") else f"{kind}s"
-
-
-def differences(known: Fields, seen: Mapping[str, set[str]]) -> Iterator[str]:
-    """What documents have that is not known of their schema, and what they lack."""
-    for name, types in seen.items():
-        # A list that is empty tells nothing of what it may hold.
-        if known.get(name.partition("[].")[0]) == ["list"]:
-            continue
-        allowed = {*known.get(name, ()), *(["list"] if name in known else [])}
-        if more := types - allowed:
-            yield f"{name} is {' and '.join(sorted(more))}"
-    for name, had in known.items():
-        parent = name.partition("[].")[0] if "[]." in name else None
-        judged = parent is None or any(each.startswith(f"{parent}[].") for each in seen)
-        if name not in seen and judged and ABSENT not in had:
-            yield f"{name} is {ABSENT}"
-
-
-def merged(known: Fields, seen: Mapping[str, set[str]]) -> dict[str, list[str]]:
-    """What is known after documents of this shape were seen."""
-    lacking = {each.split(" is ")[0] for each in differences(known, seen) if each.endswith(ABSENT)}
-    result = {}
-    for name in dict.fromkeys([*known, *seen]):
-        types = {*known.get(name, ()), *seen.get(name, ())}
-        if name in lacking:
-            types.add(ABSENT)
-        if any(each.startswith("list of") for each in types):
-            types.discard("list")
-        result[name] = sorted(types)
-    return result
+def told(kind: Any) -> str:
+    """A type in words."""
+    said = dict.fromkeys(_word(each) for each in alternatives(kind))
+    return " or ".join(sorted(said, key=lambda word: word == "null"))
 
 
 def page(root: Command) -> str:
     """Every schema: the commands that print it, and its fields."""
-    order = {" ".join(command.path): number for number, command in enumerate(root.leaves())}
-    known = read()
-    about = "".join(f"- `{name}`: {text}\n" for name, text in FINDING.items())
+    commands = list(root.leaves())
+    about = "".join(f"- `{n}`: {f.meaning}\n" for n, f in fields_of(FindingDocument).items())
     sections = {}
-    for name, schema in known.items():
-        commands = sorted((c for c in schema["commands"] if c in order), key=order.__getitem__)
-        first = order[commands[0]] if commands else len(order)
-        sections[first, name] = _section(name, schema, commands)
+    for name, found in DOCUMENTS.items():
+        by = [command for command in commands if name in command.documents]
+        first = commands.index(by[0]) if by else len(commands)
+        sections[first, name] = _section(name, found, by)
     return "\n".join([_MADE_BY + _ABOUT, about, *(text for _, text in sorted(sections.items()))])
 
 
-def _section(name: str, schema: Any, commands: list[str]) -> str:
-    told = ", ".join(f"`sluicegate {command}`" for command in commands)
-    rows = (f"| `{field}` | {_told(types)} |\n" for field, types in schema["fields"].items())
-    by = f"Printed by {told or 'any command'}."
-    table = "| field | type |\n| --- | --- |\n" + "".join(rows)
-    return f"## {name}, version {schema['version']}\n\n{by}\n\n{table}"
+def _section(name: str, found: DocumentType, commands: Sequence[Command]) -> str:
+    by = ", ".join(f"`sluicegate {' '.join(each.path)}`" for each in commands)
+    what = " ".join((shape.__doc__ or "").strip() for shape in found.shapes)
+    rows = (
+        f"| `{name}` | {told(f.type)}{', or left out' if f.left_out else ''} | {f.meaning} |\n"
+        for name, f in _rows(found.shapes)
+    )
+    table = "| field | type | meaning |\n| --- | --- | --- |\n" + "".join(rows)
+    printed = f"Printed by {by or 'any command'}."
+    return f"## {name}, version {found.version}\n\n{what}\n\n{printed}\n\n{table}"
 
 
-def _told(types: Sequence[str]) -> str:
-    said = [each for each in types if each not in (ABSENT, "null")]
-    said += ["null"] if "null" in types else []
-    return " or ".join(said) + (", or left out" if ABSENT in types else "")
+def _rows(shapes: Sequence[type], before: str = "") -> Iterator[tuple[str, Field]]:
+    """The fields of objects of these types, then the fields of the objects in them."""
+    fields = _merged([fields_of(shape) for shape in shapes])
+    for name, field in fields.items():
+        yield before + name, field
+    for name, field in fields.items():
+        for path, inner in _objects(field.type).items():
+            yield from _rows(inner, f"{before}{name}{path}.")
+
+
+def _merged(shapes: Sequence[Mapping[str, Field]]) -> dict[str, Field]:
+    merged = {}
+    for name in dict.fromkeys(name for fields in shapes for name in fields):
+        found = [fields[name] for fields in shapes if name in fields]
+        merged[name] = Field(
+            Union[tuple(each.type for each in found)],  # noqa: UP007 - of any number
+            len(found) < len(shapes) or any(each.left_out for each in found),
+            next((each.meaning for each in found if each.meaning), ""),
+        )
+    return merged
+
+
+def _objects(kind: Any) -> dict[str, list[type]]:
+    """The types of the objects in values of a type, by how to get at them."""
+    found: dict[str, list[type]] = {}
+    for each in alternatives(kind):
+        # Findings are described once, at the top of the page.
+        if is_typeddict(each) and each is not FindingDocument:
+            found.setdefault("", []).append(each)
+        elif get_origin(each) is list:
+            for path, inner in _objects(get_args(each)[0]).items():
+                found.setdefault(f"[]{path}", []).extend(inner)
+    return found
+
+
+def _word(kind: Any) -> str:
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if is_typeddict(kind):
+        return "finding" if kind is FindingDocument else "object"
+    if (outer := get_origin(kind)) is tuple:
+        return "list"
+    inner = get_args(kind)[-1]
+    word = "list" if outer is list else "object"
+    return word if inner is Any else f"{word} of {_many(told(inner))}"
+
+
+def _many(words: str) -> str:
+    """More than one of each: `lists of integers or nulls`."""
+    each = (word.partition(" ") for word in words.split(" or "))
+    return " or ".join(f"{first}s{space}{rest}" for first, space, rest in each)
+
+
+def _comments(shape: type) -> Iterator[tuple[str, str]]:
+    """The fields of a class and of those that it extends that have a comment on their line."""
+    module = sys.modules[shape.__module__]
+    lines, classes = _parsed(module)
+    for base in classes[shape.__name__].bases:
+        if isinstance(base, ast.Name) and is_typeddict(extended := getattr(module, base.id)):
+            yield from _comments(extended)
+    for node in classes[shape.__name__].body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            _, mark, comment = lines[node.lineno - 1].partition("  # ")
+            if mark:
+                yield node.target.id, comment.strip()
+
+
+@cache
+def _parsed(module: ModuleType) -> tuple[list[str], dict[str, ast.ClassDef]]:
+    source = getsource(module)
+    nodes = ast.walk(ast.parse(source))
+    return source.splitlines(), {
+        node.name: node for node in nodes if isinstance(node, ast.ClassDef)
+    }

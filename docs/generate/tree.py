@@ -59,6 +59,7 @@ class Command:
     arguments: tuple[Argument, ...] = ()
     examples: tuple[Example, ...] = ()
     rules: tuple[Rule, ...] = ()
+    documents: tuple[str, ...] = ()
     below: tuple[Command, ...] = ()
 
     @property
@@ -124,6 +125,7 @@ def _command(path: tuple[str, ...], summary: str) -> Command:
         ),
         examples=tuple(Example(line, what) for line, what in module.EXAMPLES),
         rules=tuple(reported_rules(module)),
+        documents=module.DOCUMENTS,
     )
 
 

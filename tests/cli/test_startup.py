@@ -28,7 +28,7 @@ sys.exit(main())
 """
 
 
-def imported(tmp_path: Path, *arguments: str) -> set[str]:
+def imported_modules(tmp_path: Path, *arguments: str) -> set[str]:
     result = subprocess.run(
         [sys.executable, "-c", REPORT, *arguments],
         cwd=tmp_path,
@@ -36,7 +36,11 @@ def imported(tmp_path: Path, *arguments: str) -> set[str]:
         text=True,
         check=True,
     )
-    return {line.partition(".")[0] for line in result.stderr.splitlines()}
+    return {*result.stderr.splitlines()}
+
+
+def imported(tmp_path: Path, *arguments: str) -> set[str]:
+    return {name.partition(".")[0] for name in imported_modules(tmp_path, *arguments)}
 
 
 def test_version_imports_next_to_nothing(tmp_path: Path) -> None:
@@ -129,6 +133,14 @@ def test_no_command_on_a_stream_imports_pandas(
     modules = imported(installation, *command.split())
     assert ("pyarrow" in modules) is needs_arrow
     assert not modules & {"pandas", "pyspark", "pydantic"}
+
+
+@pytest.mark.parametrize("command", ["inspect", "list", "verify"])
+def test_documents_of_other_kinds_are_not_imported(installation: Path, command: str) -> None:
+    modules = imported_modules(installation, "checkpoint", command, NAME)
+    assert "sluicegate.stream.report" in modules
+    others = {f"sluicegate.{kind}.report" for kind in ("checkpoint", "offsets")}
+    assert not modules & (others | {"sluicegate_cli.output.plan", "sluicegate_cli.output.submit"})
 
 
 @pytest.mark.parametrize("command", [f"state compact {NAME}", f"dedup compact {NAME}"])

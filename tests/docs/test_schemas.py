@@ -1,4 +1,4 @@
-"""Every command has a schema in docs/reference/schemas.md, and prints documents that keep to it."""
+"""Every command names the documents that it prints, and they are what their types say."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NotRequired, TypedDict
 
 import pytest
-from generate import schemas
+from generate.schemas import fields_of, told
 
 from sluicegate.legacy import v1
+from sluicegate.report import document
 from sluicegate_cli import table
-from sluicegate_cli.shell import run
-from tests.docs.documents import check, command_of, documents, heed
+from sluicegate_cli.output.console import ERROR_SCHEMA
+from sluicegate_cli.shell import load_module, run
+from tests.docs.documents import (
+    check,
+    check_named,
+    command_of,
+    differences,
+    documents,
+    heed,
+    modules,
+    type_of,
+)
 from tests.docs.tour_world import ROOT, World, world
 
 # In order: some use what those before have made.
@@ -120,26 +132,119 @@ def test_every_command_is_tried() -> None:
     assert {*tried, *ELSEWHERE} == {*table.COMMANDS}
 
 
-def test_every_command_has_a_schema() -> None:
-    printed = {command for each in schemas.read().values() for command in each["commands"]}
-    assert printed == {*table.COMMANDS}
-
-
-def test_every_schema_is_documented() -> None:
+def test_every_document_has_a_type() -> None:
     pattern = re.compile(r'(?:schema=|SCHEMA = )"(sluicegate\.[\w.-]+)"')
     sources = [path for top in ("cli", "core") for path in (ROOT / top).rglob("*.py")]
     # A saved plan is a file, not what a command prints.
     used = {name for path in sources for name in pattern.findall(path.read_text())}
-    assert {*schemas.read()} == used - {"sluicegate.saved-plan"}
+    assert {*modules()} == used - {"sluicegate.saved-plan"}
 
 
-def test_another_shape_is_noticed() -> None:
-    known = schemas.read()["sluicegate.locks"]
-    lock = {"lock": "a", "held": True, "holders": [], "problem": None}
-    document = {"schema": "sluicegate.locks", "version": known["version"], "locks": [lock]}
-    check(document)
-    for locks in ([{**lock, "held": "yes"}], [{"lock": "a"}], [{**lock, "new": 1}], 7):
-        with pytest.raises(AssertionError, match=r"sluicegate\.locks: locks"):
-            check({**document, "locks": locks})
-    with pytest.raises(AssertionError, match="locks is absent"):
-        check({"schema": "sluicegate.locks", "version": known["version"]})
+def test_every_command_names_its_documents() -> None:
+    named = {command: load_module(command).DOCUMENTS for command in table.COMMANDS}
+    assert all(named.values())
+    every = {schema for schemas in named.values() for schema in schemas}
+    assert every == {*modules()} - {ERROR_SCHEMA}
+
+
+def test_a_document_that_a_command_does_not_name_is_noticed() -> None:
+    check_named("doctor", "sluicegate.doctor")
+    check_named("doctor", ERROR_SCHEMA)
+    with pytest.raises(AssertionError, match=r"`doctor` prints sluicegate\.plan"):
+        check_named("doctor", "sluicegate.plan")
+
+
+def test_a_document_is_of_one_module() -> None:
+    type_of("sluicegate.locks")
+    with pytest.raises(ValueError, match="two modules"):
+        document("sluicegate.locks", version=1)(World)
+
+
+HOLDER = {"user": "a", "host": "b", "pid": 1, "started": "", "command": "", "since": 1, "mode": ""}
+LOCK = {"lock": "a", "held": True, "problem": None, "holders": [{**HOLDER, "process": "c"}]}
+LOCKS = {"schema": "sluicegate.locks", "version": 1, "locks": [LOCK]}
+
+
+def without(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("locks", "message"),
+    [
+        (7, "locks is 7, not list of objects"),
+        ([without(LOCK, "held")], r"locks\[0\].held is missing"),
+        ([LOCK, {**LOCK, "new": 1}], r"locks\[1\].new is unknown"),
+        ([{**LOCK, "held": 1}], r"locks\[0\].held is 1, not boolean or null"),
+        ([{**LOCK, "lock": None}], r"locks\[0\].lock is null, not string"),
+        ([{**LOCK, "holders": None}], r"locks\[0\].holders is null, not list of objects"),
+        (
+            [{**LOCK, "holders": [{**HOLDER, "process": "c", "pid": True}]}],
+            r"locks\[0\].holders\[0\].pid is true, not integer",
+        ),
+        ([{**LOCK, "holders": [HOLDER]}], r"locks\[0\].holders\[0\].process is missing"),
+    ],
+)
+def test_another_shape_is_noticed(locks: Any, message: str) -> None:
+    check(LOCKS)
+    with pytest.raises(AssertionError, match=rf"sluicegate\.locks is not a .*: {message}$"):
+        check({**LOCKS, "locks": locks})
+
+
+def test_a_missing_field_and_another_version_are_noticed() -> None:
+    with pytest.raises(AssertionError, match=r": locks is missing$"):
+        check(without(LOCKS, "locks"))
+    with pytest.raises(AssertionError, match="of version 2"):
+        check({**LOCKS, "version": 2})
+    with pytest.raises(AssertionError, match="no type is registered"):
+        check({**LOCKS, "schema": "sluicegate.nothing"})
+
+
+class Inner(TypedDict):
+    one: int
+
+
+class Other(TypedDict):
+    two: NotRequired[str]  # the second
+
+
+class Outer(Other):
+    some: list[Inner | Other]
+    pair: tuple[str, int] | None  # both
+    by_name: dict[str, list[int]]
+    open: dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, []),
+        ({"two": "x", "some": [{"one": 1}, {"two": "x"}, {}]}, []),
+        ({"two": None}, ["two is null, not string"]),
+        ({"some": [{"one": "x"}]}, ['some[0].one is "x", not integer']),
+        ({"some": ["x"]}, ['some[0] is "x", not object']),
+        ({"pair": ["x", 1], "open": {"x": [None]}}, []),
+        ({"pair": ["x"]}, ['pair is ["x"], not list or null']),
+        ({"pair": [1, 1]}, ["pair[0] is 1, not string"]),
+        ({"by_name": {"x": [1, 1.5]}}, ["by_name.x[1] is 1.5, not integer"]),
+    ],
+)
+def test_every_kind_of_type_is_checked(changed: dict[str, Any], found: list[str]) -> None:
+    value = {"some": [], "pair": None, "by_name": {}, "open": {}, **changed}
+    assert list(differences(Outer, value, "")) == found
+
+
+def test_types_in_words() -> None:
+    fields = fields_of(Outer)
+    assert {name: told(field.type) for name, field in fields.items()} == {
+        "two": "string",
+        "some": "list of objects",
+        "pair": "list or null",
+        "by_name": "object of lists of integers",
+        "open": "object",
+    }
+    assert [name for name, field in fields.items() if field.left_out] == ["two"]
+    meanings = {name: field.meaning for name, field in fields.items() if field.meaning}
+    assert meanings == {"two": "the second", "pair": "both"}
+    assert told(list[str | None]) == "list of strings or nulls"
+    assert told(None | int | float) == "integer or number or null"
