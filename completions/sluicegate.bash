@@ -115,10 +115,10 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint inspect')
-        options=(--link --as --home --config --json --no-color -h --help)
+        options=(--snapshot --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
-        --link) kind=text ;;
+        --snapshot) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
         --config) kind=files ;;
@@ -213,11 +213,11 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint export')
-        options=(--link --as -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
+        options=(--snapshot --as -n --dry-run -y --yes --reason --home --config --json --no-color -h --help)
         case $2 in
         0) kind=text ;;
         1) kind=files ;;
-        --link) kind=text ;;
+        --snapshot) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --reason) kind=text ;;
         --home) kind=directories ;;
@@ -391,10 +391,10 @@ _sluicegate_at() {
         esac
         ;;
     'state show')
-        options=(--link --shard --as --home --config --json --no-color -h --help)
+        options=(--snapshot --shard --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
-        --link) kind=text ;;
+        --snapshot) kind=text ;;
         --shard) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
         --home) kind=directories ;;
@@ -402,11 +402,11 @@ _sluicegate_at() {
         esac
         ;;
     'state query')
-        options=(--link --shard --limit --as --home --config --json --no-color -h --help)
+        options=(--snapshot --shard --limit --as --home --config --json --no-color -h --help)
         case $2 in
         0) kind=text ;;
         [0-9]*) kind=text ;;
-        --link) kind=text ;;
+        --snapshot) kind=text ;;
         --shard) kind=text ;;
         --limit) kind=text ;;
         --as) kind=words choices=(spark-checkpoint offset-store stream v1-checkpoint assignment-file) ;;
