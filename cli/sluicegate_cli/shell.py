@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
     sink = Sink(program, json="--json" in own, no_color="--no-color" in own)
     signal.signal(signal.SIGTERM, _on_sigterm)
     try:
-        code = _dispatch(program, arguments)
+        code = _dispatch(program, arguments, sink.notes)
         sink.close()
     except SluicegateError as e:
         return _report(sink, e)
@@ -74,10 +74,10 @@ def load_module(command: str) -> ModuleType:
     return importlib.import_module(table.module_name(command))
 
 
-def _dispatch(program: str, arguments: list[str]) -> int:
+def _dispatch(program: str, arguments: list[str], notes: list[str]) -> int:
     root = root_command()
     try:
-        with root.make_context(program, arguments) as ctx:
+        with root.make_context(program, arguments, obj=notes) as ctx:
             return root.invoke(ctx) or 0
     except typer.Exit as e:
         return e.exit_code
@@ -261,7 +261,12 @@ def _make_session(ctx: Any) -> Session:
     if values.get("plan_out") and values.get("dry_run"):
         raise UsageError("--plan-out and --dry-run exclude each other", hint="use one of them")
     return Session(
-        sink=Sink(ctx.find_root().info_name, json=values["json"], no_color=values["no_color"]),
+        sink=Sink(
+            ctx.find_root().info_name,
+            json=values["json"],
+            no_color=values["no_color"],
+            notes=ctx.find_root().obj,
+        ),
         home_option=values["home"],
         config_option=values["config"],
         makes_config=getattr(ctx.command.module, "MAKES_CONFIG", False),

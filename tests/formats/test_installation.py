@@ -138,6 +138,11 @@ class TestStore:
         library.commit(here.root / "store", "invoices", {0: 12400, 1: 9900})
         assert here.consumer("invoices") == (9, {0: 12400, 1: 9900})
 
+    def test_an_error_is_one_document_with_the_notes_before_it(self, here: Installation) -> None:
+        words = ("--consumer", "invoices", "--topic", "orders:0", "--shift-by", "-1")
+        error = here("offsets", "reset", "billing", *words, code=4)
+        assert "invoices was last used by" in error["notes"][0]
+
     def test_an_operation_is_undone(self, here: Installation) -> None:
         here("undo", "billing", "--consumer", "invoices", "--yes")
         assert here.consumer("invoices") == (8, {0: 12340, 1: 9875})

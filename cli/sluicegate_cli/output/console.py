@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TextIO, TypedDict
 
 from sluicegate.errors import SluicegateError, StorageFailed, UsageError
 from sluicegate.findings import Finding, worst_first
@@ -198,6 +198,7 @@ class ErrorDocument(TypedDict):
     message: str
     hint: str  # the next command to type
     place: str | None  # the file that it is about, if it is about one
+    notes: NotRequired[list[str]]  # what the command reported before it failed
 
 
 class Mode(Enum):
@@ -211,7 +212,16 @@ class Mode(Enum):
 class Sink:
     """The destination of all output. Chooses mode and colour; survives a closed pipe."""
 
-    def __init__(self, program: str, *, json: bool = False, no_color: bool = False) -> None:
+    def __init__(
+        self,
+        program: str,
+        *,
+        json: bool = False,
+        no_color: bool = False,
+        notes: list[str] | None = None,
+    ) -> None:
+        # For programs they wait for the end: an error must be one document on standard error.
+        self.notes: list[str] = [] if notes is None else notes
         # Names from the file system need not be encodable in the terminal's character set.
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
@@ -259,7 +269,10 @@ class Sink:
 
     def note(self, text: str) -> None:
         """Show the operator a message that is not a result."""
-        write_error(visible(text) + "\n")
+        if self.mode is Mode.JSON:
+            self.notes.append(text)
+        else:
+            write_error(visible(text) + "\n")
 
     def error(self, error: SluicegateError) -> None:
         """Report an error: what happened, where, and the next command to type."""
@@ -271,6 +284,8 @@ class Sink:
                 "hint": error.hint,
                 "place": error.place,
             }
+            if self.notes:
+                document["notes"] = self.notes
             write_error(as_json(Report(ERROR_SCHEMA, document)))
             return
         label = "\x1b[1;31merror\x1b[0m" if self._colored(sys.stderr) else "error"
@@ -312,6 +327,7 @@ class Sink:
     def close(self) -> None:
         """Flush; a full disk behind stdout is an error, a closed pipe is not."""
         self._write("")
+        write_error("".join(f"{visible(text)}\n" for text in self.notes))
 
     def _write(self, text: str) -> None:
         try:
