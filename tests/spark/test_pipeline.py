@@ -67,7 +67,7 @@ class TestStartingOffsets:
         assert json.loads(text) == {"orders": {"0": 41, "1": -2}, "new": {"0": -2}}
 
     def test_without_submit(self) -> None:
-        with pytest.raises(NotFound, match="no starting offsets were given") as e:
+        with pytest.raises(NotFound, match="starting offsets are missing") as e:
             sluicegate.starting_offsets(session())
         assert "sluicegate submit" in e.value.hint
 
