@@ -16,7 +16,6 @@ from typing import Any
 from sluicegate.checkpoint.format.log import read_offsets
 from sluicegate.checkpoint.view import look_at
 from sluicegate.checkpoint.writers import ENDED, WINDOW, signs_of_life
-from sluicegate.errors import Corrupt
 from sluicegate.liveness import Verdict
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import to_spark
@@ -56,7 +55,7 @@ class TestProbe:
         result = sg("submit", "--app", str(APPS / "probe.py"), "--json", "--", "spark.x", "exit")
         assert result.returncode == 20
         assert json.loads(result.stdout)["exit_code"] == 3
-        assert "the job ended with exit code 3" in json.loads(_error(result.stderr))["message"]
+        assert "the job ended with exit code 3" in json.loads(result.stderr)["message"]
 
 
 def test_a_query_that_is_killed_and_started_again(tmp_path: Path) -> None:
@@ -177,11 +176,3 @@ def _wait(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "the job does not get going"
         time.sleep(0.1)
-
-
-def _error(text: str) -> str:
-    """The JSON object at the end of standard error."""
-    at = text.rfind("\n{\n")
-    if at < 0:
-        raise Corrupt(text)
-    return text[at:]

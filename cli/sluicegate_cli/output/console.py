@@ -40,7 +40,7 @@ def as_json(view: Report) -> str:
 
 def as_tsv(view: Report) -> str:
     """A header line and one line a row, tab-separated; an empty line between tables."""
-    tables = [*view.tables, _findings_table(view.findings or ())]
+    tables = [*view.tables, *([_findings_table(view.findings)] if view.findings else [])]
     return "\n".join(_tsv_table(table) for table in tables if table.rows)
 
 
