@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from harness import Bar, Row, compare
+from log_source import MAX_EVENTS, LogSource
 
 from sluicegate.config import NamedStream
 from sluicegate.dedup.ledger import Ledger
@@ -33,7 +34,6 @@ from sluicegate.journal import Approval
 from sluicegate.positions import Positions
 from sluicegate.process import myself
 from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.spark import MAX_EVENTS, LogSource
 from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
 from sluicegate.stream import home as homes

@@ -49,7 +49,7 @@ ONE_HOME = {
 }
 CLI_ONLY = {"typer", "rich", "sluicegate_cli"}
 # PySpark comes with the job, and with what a source or sink does in Spark's tasks.
-SPARK_SIDE = ("sluicegate.job", "sluicegate.sources.log.spark")
+SPARK_SIDE = ("sluicegate.job",)
 
 # Who knows that a storage may be a directory of this machine. The rest of the product works on
 # any storage, so this list may only become shorter.

@@ -80,7 +80,7 @@ def measure(root: Path, head: Snapshot) -> Size:
     stream = root / NAME
     snapshots = list((stream / "chain").glob("*.snapshot"))
     blobs = [path for path in (stream / "blobs").rglob("*") if path.is_file()]
-    others = sum(1 for name in ("locks", "runs") for _ in (stream / name).glob("*"))
+    others = sum(1 for name in ("locks",) for _ in (stream / name).glob("*"))
     total = sum(path.stat().st_size for path in (*snapshots, *blobs))
     newest = (stream / key_of(head.number)).stat().st_size
     return Size(len(snapshots), len(blobs), total, others, newest)

@@ -29,8 +29,7 @@ from sluicegate.job.aggregate import TARGET, columns
 from sluicegate.job.records import Shape
 from sluicegate.job.work import Classified, Folded, Slice, Work
 from sluicegate.positions import Positions
-from sluicegate.sources.log.log import Log
-from sluicegate.sources.log.spark import complete
+from sluicegate.sources.log.log import Log, complete
 from sluicegate.state.backend import EpochIncomplete
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import segments

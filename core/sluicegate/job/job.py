@@ -30,8 +30,7 @@ from sluicegate.config import NamedStream, load_config
 from sluicegate.errors import Fenced, NotFound, SluicegateError, error_in
 from sluicegate.job.epoch import EpochContext, Epochs, Process, Step
 from sluicegate.job.progress import EpochReporter
-from sluicegate.sources.log.log import open_source
-from sluicegate.sources.log.spark import admitted, complete
+from sluicegate.sources.log.log import admitted, complete, open_source
 from sluicegate.spark.submit import command
 from sluicegate.storage import joined_uri
 from sluicegate.stream.output import open_sink

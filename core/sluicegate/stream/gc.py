@@ -67,22 +67,19 @@ class Swept:
     bytes: int = 0
     temporary: int = 0
     locks: int = 0
-    runs: int = 0
 
     def __bool__(self) -> bool:
-        return any((self.snapshots, self.blobs, self.temporary, self.locks, self.runs))
+        return any((self.snapshots, self.blobs, self.temporary, self.locks))
 
     @property
     def shown(self) -> str:
         """For people: how many there are of each."""
         blobs = f"{units.counted(self.blobs, 'blob')} ({units.size(self.bytes)})"
-        directories = units.counted(self.runs, "directory", "directories")
         counts = (
             (self.snapshots, units.counted(self.snapshots, "pruned snapshot")),
             (self.blobs, blobs),
             (self.temporary, units.counted(self.temporary, "unfinished file")),
             (self.locks, f"{units.counted(self.locks, 'lock')} of ended runs"),
-            (self.runs, f"{directories} of ended runs"),
         )
         return ", ".join(text for count, text in counts if count)
 
@@ -131,13 +128,12 @@ class Garbage:
     blobs: list[tuple[Stored, int]]
     temporary: list[Path]
     locks: list[Path]
-    runs: list[Path]
 
     @property
     def swept(self) -> Swept:
         """How much of each there is."""
         size = sum(size for _, size in self.blobs)
-        others = (len(self.temporary), len(self.locks), len(self.runs))
+        others = (len(self.temporary), len(self.locks))
         return Swept(len(self.snapshots), len(self.blobs), size, *others)
 
 
@@ -207,17 +203,12 @@ def list_garbage(
             [(blob, found.size) for blob, found in stored if found],
             list(old_temporaries(stream, limit)),
             list(old_run_locks(stream, seen, limit)),
-            list(old_runs(stream, limit)),
         )
 
 
 def _remove_temporary(stream: Stream, garbage: Garbage) -> None:
     for path in garbage.temporary:
         path.unlink(missing_ok=True)
-    for path in garbage.runs:
-        # Inside the lock: a run that is restarted under its name would write there.
-        with suppress(Locked), stream.run_lock(path.name).hold(timeout=0, note=False):
-            shutil.rmtree(path, ignore_errors=True)
     for path in garbage.locks:
         with suppress(Locked):
             stream.storage.lock(f"locks/{path.name}").remove()
@@ -273,18 +264,6 @@ def old_run_locks(stream: Stream, head: Snapshot, limit_ns: float) -> Iterator[P
         if run == head.writer or not base.is_old(path, limit_ns):
             continue
         if not stream.run_lock(run).is_held():
-            yield path
-
-
-def old_runs(stream: Stream, limit_ns: float) -> Iterator[Path]:
-    """Directories that Spark wrote for killed runs; a run that ends removes its own."""
-    directory = stream.storage.local_path("runs")
-    for path in sorted(directory.iterdir()) if directory and directory.is_dir() else ():
-        if (
-            path.is_dir()
-            and base.is_old(path, limit_ns)
-            and not stream.run_lock(path.name).is_held()
-        ):
             yield path
 
 

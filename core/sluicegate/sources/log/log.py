@@ -326,3 +326,59 @@ def refuse_outside(uri: str, positions: Positions, hint: str = _START) -> None:
                 hint=hint,
                 place=uri,
             )
+
+
+_MOVE = (
+    "show the offsets with: sluicegate offsets lag STREAM; move the stream with: sluicegate "
+    "offsets reset STREAM"
+)
+
+
+def complete(log: Log, given: Positions) -> Positions:
+    """Positions for every partition of a log; `OutOfRange` where one is not in the log.
+
+    Missing ones start at their beginning: a new partition has not been read.
+    """
+    refuse_outside(log.uri, given, _MOVE)
+    return log.earliest().updated(given)
+
+
+def admitted(begin: Positions, end: Positions, most: int | None) -> Positions:
+    """The end of a batch with a limit: every partition gets its share."""
+    waiting = {
+        (p.topic, p.partition): max(0, p.offset - (begin.get(p.topic, p.partition) or 0))
+        for p in end
+    }
+    if most is None or sum(waiting.values()) <= most:
+        return begin.updated(end)
+    # Partitions take turns if there is not one event for each: the turn depends on the offsets.
+    turn = sum(each.offset for each in begin)
+    shares = dict(zip(waiting, _shares(list(waiting.values()), most, turn), strict=True))
+    return Positions(
+        {
+            topic: {p: at + shares.get((topic, p), 0) for p, at in partitions.items()}
+            for topic, partitions in begin.by_topic.items()
+        }
+    )
+
+
+def _shares(counts: Sequence[int], most: int, turn: int) -> list[int]:
+    """Integers up to `counts` that sum up to `most`; the counts themselves sum up to more.
+
+    First one for each, so that none waits for ever behind larger ones, then in proportion. If there
+    is not one for each, they take turns.
+    """
+    shares = [0] * len(counts)
+    some = [number for number, count in enumerate(counts) if count]
+    for at in range(min(most, len(some))):
+        shares[some[(turn + at) % len(some)]] = 1
+    if most <= len(some):
+        return shares
+    left, total = most - len(some), sum(counts) - len(some)
+    exact = {number: (counts[number] - 1) * left for number in some}
+    for number in some:
+        shares[number] += exact[number] // total
+    by_rest = sorted(some, key=lambda number: -(exact[number] % total))
+    for number in by_rest[: most - sum(shares)]:
+        shares[number] += 1
+    return shares
