@@ -1,4 +1,4 @@
-"""The gated job as a Spark query: what it reads, when it ends, its reports, and takeovers."""
+"""The gated job: what it reads, when it ends, its reports, and takeovers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from sluicegate.errors import NotFound, SluicegateError, SplitBrainCommit, UsageError
+from sluicegate.errors import (
+    NotFound,
+    SluicegateError,
+    SplitBrainCommit,
+    StorageFailed,
+    UsageError,
+)
 from sluicegate.job.epoch import RecordsRejected
 from sluicegate.job.job import StreamJob
 from sluicegate.offsets import LockFileOffsetStore
@@ -69,8 +75,6 @@ def test_what_is_there_when_it_begins_is_all_it_reads(tmp_path: Path, spark: Any
 def test_it_runs_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None:
     """With partitions that are added meanwhile; asked to end, it finishes its epoch."""
     place = Place(tmp_path / "a [b] %20 é", partitions=1, max_events=50).begin()
-    dead = place.home / "clicks" / "runs" / "20260101T000000Z-of-a-job-that-was-killed"
-    (dead / "checkpoint").mkdir(parents=True)
     place.append(0, [event(n) for n in range(70)])
     job = place.job(spark, available_now=False, interval=0.05)
 
@@ -85,7 +89,7 @@ def test_it_runs_until_it_is_asked_to_end(tmp_path: Path, spark: Any) -> None:
     assert place.head.epoch == 4
     assert len(published(place.sink, "data")) == 70 + 2 * 50
     assert to_spark(place.head.positions) == {"log": {"0": 70, "1": 100}}
-    assert not list((place.home / "clicks" / "runs").iterdir()), "all scratch is gone"
+    assert not (place.home / "clicks" / "runs").exists(), "there is no scratch"
     place.commit_all(spark)
     place.check()
 
@@ -148,7 +152,21 @@ def test_a_store_that_fails_stops_nothing(
     place.check()
 
 
-class TestOvertaken:
+def test_asked_to_end_it_does_not_wait_for_the_next_epoch(tmp_path: Path, spark: Any) -> None:
+    place = Place(tmp_path).begin()
+    place.append(0, [event(n) for n in range(5)])
+    job = place.job(spark, available_now=False, interval=600.0)
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    while place.head.epoch == 0:
+        thread.join(0.1)
+    job.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    place.check()
+
+
+class TestSuperseded:
     @pytest.mark.parametrize("at", ["planned", "ready"])
     def test_while_an_epoch_is_computed(self, tmp_path: Path, spark: Any, at: str) -> None:
         """Its files are cleared away under it, but its error names who took over."""
@@ -163,9 +181,23 @@ class TestOvertaken:
             place.job(spark).run(step=step)
         place.check()
 
-    def test_while_it_waits(self, tmp_path: Path, spark: Any) -> None:
+    def test_whatever_else_fails_then(self, tmp_path: Path, spark: Any) -> None:
         place = Place(tmp_path).begin()
-        job = place.job(spark, available_now=False, interval=0.1)
+        place.append(0, [event(n) for n in range(30)])
+
+        def step(name: str) -> None:
+            if name == "computed":
+                place.commit_all(spark, force=True)
+                raise StorageFailed("a file is missing")
+
+        with pytest.raises(SplitBrainCommit):
+            place.job(spark).run(step=step)
+        place.check()
+
+    @pytest.mark.parametrize("interval", [0.1, 600.0])
+    def test_while_it_waits(self, tmp_path: Path, spark: Any, interval: float) -> None:
+        place = Place(tmp_path).begin()
+        job = place.job(spark, available_now=False, interval=interval)
         errors: list[SluicegateError] = []
 
         def run() -> None:
@@ -178,7 +210,7 @@ class TestOvertaken:
         thread.start()
         while not place.head.writer:
             thread.join(0.1)
-        # Nothing comes that it could try to commit; at most a first batch, which is empty.
+        # Nothing comes that it could try to commit.
         with place.claimed(spark, force=True):
             thread.join(30)
         assert not thread.is_alive()

@@ -53,7 +53,6 @@ def template(root: Path) -> None:
     for number in range(3):
         stream.blobs.put(f"orphan {number}".encode())
     (root / "home" / NAME / "chain" / ".sg-0123.tmp").write_bytes(b"unfinished")
-    (root / "home" / NAME / "runs" / "dead").mkdir(parents=True)
     (root / "sink" / "_sluicegate" / "attempts" / "dead").mkdir(parents=True)
     make_old(root)
 
@@ -118,7 +117,6 @@ def check_intact(root: Path) -> None:
     assert head.number - head.floor <= POLICY.keep_snapshots + 2
     assert not list_garbage(stream).swept
     assert temporary(root) == []
-    assert not list((root / "home" / NAME / "runs").iterdir())
     assert not list((root / "sink" / "_sluicegate" / "trash").rglob("snapshot=*"))
     names = {p.name for p in (root / "sink" / "data").iterdir()}
     assert len(names) == 2, "what was published of the ancestry stays"

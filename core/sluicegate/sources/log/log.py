@@ -6,7 +6,7 @@ is being written, or that a dead writer did not finish.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
