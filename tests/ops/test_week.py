@@ -61,7 +61,6 @@ def tidy(root: Path, stream: Stream) -> None:
     Reverted output stays only as long as a kept snapshot can restore it.
     """
     place = root / "home" / "clicks"
-    limit = time.time() - 1.5 * DAY
     head = stream.chain.head()
     kept = [stream.chain.read(number) for number in range(head.floor, head.number + 1)]
     for path in (root / "sink" / "_sluicegate" / "trash").rglob("snapshot=*"):
