@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NOT_BENCHMARKS = {"__main__", "harness", "journey", "page"}
+NOT_BENCHMARKS = {"log_source", "__main__", "harness", "journey", "page"}
 
 
 @pytest.fixture(autouse=True)

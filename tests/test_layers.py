@@ -57,7 +57,6 @@ KNOWS_PATHS = {
     "sluicegate.checkpoint.writers": "looks for processes of this machine",
     "sluicegate.config": "the configuration is a file of this machine",
     "sluicegate.legacy.v1": "reads a file of this machine",
-    "sluicegate.job.job": "Spark's scratch checkpoint",
     "sluicegate.liveness.jvm": "paths in command lines",
     "sluicegate.offsets.legacy": "reads other layouts",
     "sluicegate.ops.doctor": "tries out this machine",

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluicegate.sources.log.spark import admitted, complete
 
 from sluicegate.positions import Positions
 from sluicegate.sources.log.layout import OutOfRange
-from sluicegate.sources.log.log import Log
+from sluicegate.sources.log.log import Log, admitted, complete
 from sluicegate.sources.log.writer import LogWriter
 
 counts = st.lists(st.integers(0, 1000), min_size=1, max_size=8)
