@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NOT_BENCHMARKS = {"log_source", "__main__", "harness", "journey", "page"}
+NOT_BENCHMARKS = {"__main__", "harness", "journey", "log_source", "page"}
 
 
 @pytest.fixture(autouse=True)
