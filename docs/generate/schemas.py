@@ -71,10 +71,10 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def told(kind: Any) -> str:
+def in_words(kind: Any) -> str:
     """A type in words."""
-    said = dict.fromkeys(_word(each) for each in alternatives(kind))
-    return " or ".join(sorted(said, key=lambda word: word == "null"))
+    words = dict.fromkeys(_word(each) for each in alternatives(kind))
+    return " or ".join(sorted(words, key=lambda word: word == "null"))
 
 
 def page(root: Command) -> str:
@@ -93,7 +93,7 @@ def _section(name: str, found: DocumentType, commands: Sequence[Command]) -> str
     by = ", ".join(f"`sluicegate {' '.join(each.path)}`" for each in commands)
     what = " ".join((shape.__doc__ or "").strip() for shape in found.shapes)
     rows = (
-        f"| `{name}` | {told(f.type)}{', or left out' if f.left_out else ''} | {f.meaning} |\n"
+        f"| `{name}` | {in_words(f.type)}{', or left out' if f.left_out else ''} | {f.meaning} |\n"
         for name, f in _rows(found.shapes)
     )
     table = "| field | type | meaning |\n| --- | --- | --- |\n" + "".join(rows)
@@ -145,7 +145,7 @@ def _word(kind: Any) -> str:
         return "list"
     inner = get_args(kind)[-1]
     word = "list" if outer is list else "object"
-    return word if inner is Any else f"{word} of {_many(told(inner))}"
+    return word if inner is Any else f"{word} of {_many(in_words(inner))}"
 
 
 def _many(words: str) -> str:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_origin, is_typeddict
 
-from generate.schemas import alternatives, fields_of, told
+from generate.schemas import alternatives, fields_of, in_words
 
 from sluicegate.report import DOCUMENTS, DocumentType
 from sluicegate_cli import table
@@ -77,7 +77,7 @@ def differences(kind: Any, value: Any, at: str) -> Iterator[str]:
     if all(found):
         # What is wrong inside says more than that it is wrong.
         inside = [each for each in found if each[0] != _wrong(value, at)]
-        yield from min(inside, key=len, default=[f"{_wrong(value, at)}, not {told(kind)}"])
+        yield from min(inside, key=len, default=[f"{_wrong(value, at)}, not {in_words(kind)}"])
 
 
 def _differences(kind: Any, value: Any, at: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import pytest
-from generate.schemas import fields_of, told
+from generate.schemas import fields_of, in_words
 
 from sluicegate.legacy import v1
 from sluicegate.report import document
@@ -236,7 +236,7 @@ def test_every_kind_of_type_is_checked(changed: dict[str, Any], found: list[str]
 
 def test_types_in_words() -> None:
     fields = fields_of(Outer)
-    assert {name: told(field.type) for name, field in fields.items()} == {
+    assert {name: in_words(field.type) for name, field in fields.items()} == {
         "two": "string",
         "some": "list of objects",
         "pair": "list or null",
@@ -246,5 +246,5 @@ def test_types_in_words() -> None:
     assert [name for name, field in fields.items() if field.left_out] == ["two"]
     meanings = {name: field.meaning for name, field in fields.items() if field.meaning}
     assert meanings == {"two": "the second", "pair": "both"}
-    assert told(list[str | None]) == "list of strings or nulls"
-    assert told(None | int | float) == "integer or number or null"
+    assert in_words(list[str | None]) == "list of strings or nulls"
+    assert in_words(None | int | float) == "integer or number or null"

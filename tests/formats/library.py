@@ -1,8 +1,7 @@
 """The one place in these tests that calls the library, for what no command and no public name does.
 
-`sluicegate` exports `Gate`, `commit_offsets` and `starting_offsets`, which need Spark. Producers
-and logs of applications have no command yet. Once `sluicegate` exports them (`Producer`, `Log`,
-`OffsetStore`), or `sluicegate log` exists, change this file and no other.
+Producers and logs of applications have no command yet. Once `sluicegate log` exists, or what the
+library calls them changes, change this file and no other.
 """
 
 from __future__ import annotations

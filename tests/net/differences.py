@@ -12,7 +12,7 @@ TEXT_FIELDS = frozenset(
     (
         "about", "action", "advice", "cause", "consequences", "detail", "explanation", "cost",
         "hint", "meaning", "message", "note", "notes", "problem", "problems", "status", "summary",
-        "summary", "text", "title", "warnings", "what", "why",
+        "text", "title", "warnings", "what", "why",
     )
 )  # fmt: skip
 """Fields that hold sentences for people. Codes, numbers, paths and commands are in others."""

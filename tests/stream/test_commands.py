@@ -110,6 +110,10 @@ class TestLooking:
 
     def test_an_older_snapshot(self, sg: Sg, stream: Stream) -> None:
         assert document(sg, "checkpoint", "inspect", NAME, "--snapshot", "4")["sequence"] == 18
+        for words in (("inspect", NAME, "--snapshot", "99"), ("diff", f"{NAME}@4", f"{NAME}@99")):
+            result = sg("checkpoint", *words)
+            assert result.returncode == 10
+            assert "there is no snapshot 99 yet; the newest is 7" in result.stderr
         result = sg("checkpoint", "inspect", NAME, "--snapshot", "99")
         assert result.returncode == 12
         assert f"sluicegate checkpoint verify {stream.uri}" in result.stderr
@@ -278,6 +282,9 @@ class TestChanging:
         assert sg("checkpoint", "prune", NAME, "--keep", "2", "--yes").returncode == 0
         head = check(stream)
         assert (head.kind.value, head.floor) == ("prune", 6)
+        result = sg("checkpoint", "inspect", NAME, "--snapshot", "2")
+        assert result.returncode == 10
+        assert "snapshot 2 was pruned; the oldest kept one is 6" in result.stderr
         assert stream.chain.numbers() == [6, 7, 8]
 
     def test_compact(self, sg: Sg, stream: Stream) -> None:

@@ -154,8 +154,10 @@ def failure_lines(outcome: Outcome) -> list[str]:
 def summary(outcome: Outcome) -> str:
     """A job that ended well, in one line."""
     tally = outcome.tally
-    what = "epochs" if tally.last and tally.last.counts is not None else "batches"
-    done = f": {tally.batches:,} {what}, {tally.rows:,} rows" if tally.batches else ""
+    gated = tally.last is not None and tally.last.counts is not None
+    names = ("epoch", "epochs") if gated else ("batch", "batches")
+    amount = f"{units.counted(tally.batches, *names)}, {units.counted(tally.rows, 'row')}"
+    done = f": {amount}" if tally.batches else ""
     return f"Done in {units.duration(outcome.ended.seconds)}{done}. Log: {outcome.log}"
 
 

@@ -162,9 +162,9 @@ class StreamJob:
             if done:
                 reporter.report(done)
                 step("reported")
-            elif until:
+            elif until is not None:
                 return
-            if not until:
+            if until is None:
                 self._pause(run, began + settings.interval - time.monotonic())
 
     def _pause(self, run: Run, seconds: float) -> None:

@@ -210,6 +210,18 @@ class Chain:
             raise self._damaged(number, "it is missing")
         return snapshot
 
+    def named(self, number: int) -> Snapshot:
+        """A snapshot that an operator named: one that cannot be there is `NotFound`, not damage."""
+        snapshot = self._read_if_there(number)
+        if snapshot is not None:
+            return snapshot
+        head = self.head()
+        if number > head.number:
+            raise NotFound(f"there is no snapshot {number} yet; the newest is {head.number}")
+        if number < head.floor:
+            raise NotFound(f"snapshot {number} was pruned; the oldest kept one is {head.floor}")
+        raise self._damaged(number, "it is missing")
+
     def raw(self, number: int) -> bytes | None:
         """The bytes at a number, whatever they are; None if there are none."""
         try:

@@ -36,7 +36,7 @@ def inspect(stream: Stream, number: int | None = None) -> StreamSummary:
     """The stream at its head, or at an older snapshot."""
     head = stream.chain.head()
     stream.chain.check_home(head)
-    snapshot = head if number is None else stream.chain.read(number)
+    snapshot = head if number is None else stream.chain.named(number)
     operators = {n: len(state) for n, state in read_operators(stream, snapshot.operators).items()}
     return StreamSummary(
         stream.uri,

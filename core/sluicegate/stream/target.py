@@ -62,7 +62,7 @@ class GatedStream(Target):
     def snapshot(self, at: int | None) -> tuple[Stream, Snapshot]:
         """The stream, and one of its snapshots; the newest."""
         stream = self.stream
-        return stream, stream.chain.head() if at is None else stream.chain.read(at)
+        return stream, stream.chain.head() if at is None else stream.chain.named(at)
 
     def inspect(self, at: int | None = None) -> Report:
         from sluicegate.stream.inspect import inspect
