@@ -114,8 +114,9 @@ class TestLooking:
             result = sg("checkpoint", *words)
             assert result.returncode == 10
             assert "there is no snapshot 99 yet; the newest is 7" in result.stderr
-        result = sg("checkpoint", "inspect", NAME, "--snapshot", "99")
-        assert result.returncode == 10
+        Path(stream.uri, key_of(3)).unlink()
+        result = sg("checkpoint", "inspect", NAME, "--snapshot", "3")
+        assert result.returncode == 12
         assert f"sluicegate checkpoint verify {stream.uri}" in result.stderr
 
     def test_with_several_streams_one_must_be_named(self, sg: Sg, stream: Stream) -> None:
