@@ -40,7 +40,7 @@ from sluicegate.stream import home as homes
 from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.operations.begin import begin
-from sluicegate.stream.output import open_sink
+from sluicegate.stream.output import Publisher, open_sink
 from sluicegate.stream.spec import describe
 from sluicegate.stream.stream import open_stream
 from sluicegate.stream.writer import Run, StreamWriter
@@ -233,7 +233,9 @@ def _job(
         if history:
             _remember(run, history)
         description = replace(describe(table), deduplicates=deduplicates)
-        yield _Job(Epochs(spark, EpochContext(run, log, open_sink(stream, None), description)))
+        publisher = Publisher(stream, open_sink(stream, None))
+        publisher.begin(run)
+        yield _Job(Epochs(spark, EpochContext(run, log, publisher, description)))
 
 
 def _history(count: int) -> Ledger:

@@ -147,6 +147,18 @@ class StorageContract:
             storage.move("two", "c/d/b/one")
         assert (storage.get("two"), storage.get("c/d/b/one")) == (b"2", b"1")
 
+    def test_a_move_can_demand_the_directory(self, storage: Storage) -> None:
+        """A directory that was renamed away is not made again."""
+        storage.put_if_absent("a", b"1")
+        storage.put_if_absent("own/claim", b"")
+        storage.move("own", "fenced")
+        with pytest.raises(NotFound):
+            storage.move("a", "own/a", create=False)
+        assert storage.get("a") == b"1"
+        assert storage.stat("own") is None
+        assert storage.move("a", "fenced/a", create=False)
+        assert storage.get("fenced/a") == b"1"
+
     def test_delete_says_whether_there_was_anything(self, storage: Storage) -> None:
         storage.put_if_absent("a/b", b"1")
         assert storage.delete("a/b")

@@ -33,7 +33,7 @@ from sluicegate.positions import Positions
 from sluicegate.process import myself
 from sluicegate.sources.log.log import open_source
 from sluicegate.stream.operations.begin import begin, start_of
-from sluicegate.stream.output import open_sink
+from sluicegate.stream.output import Publisher, open_sink
 from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import describe, pins_now
 from sluicegate.stream.stream import open_stream
@@ -71,16 +71,16 @@ def compute(work: Work) -> Results:
 
 def work_on(named: NamedStream, run: Run, log: Any) -> None:
     """Commit what the lines of standard input ask for."""
-    sink = open_sink(run.stream, named.sink)
-    sink.settle()
-    epochs = LocalEpochs(_CORES, EpochContext(run, log, sink, describe(named)))
+    publisher = Publisher(run.stream, open_sink(run.stream, named.sink))
+    publisher.begin(run)
+    epochs = LocalEpochs(_CORES, EpochContext(run, log, publisher, describe(named)))
     for line in sys.stdin:
         asked = json.loads(line)
         end = Positions({log.topic: dict(enumerate(asked["end"]))})
         with at(asked["at"]):
             done = epochs.commit(end)
         print(done.snapshot.number if done else "-", flush=True)
-    sink.settle()
+    publisher.settle()
 
 
 @contextmanager

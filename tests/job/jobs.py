@@ -19,7 +19,7 @@ from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
 from sluicegate.stream.home import MARKER
 from sluicegate.stream.operations.begin import begin, start_of
-from sluicegate.stream.output import open_sink
+from sluicegate.stream.output import Publisher, open_sink
 from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import describe
 from sluicegate.stream.state import scan
@@ -100,10 +100,11 @@ class Place:
         """The epochs of a run, begun as the job begins one; without a streaming query."""
         named, stream = self.named, self.stream
         with Snapshots(stream).claim(app="test", force=force) as run:
-            sink = open_sink(stream, named.sink)
-            sink.settle()
-            sink.clear(run)
-            yield Epochs(spark, EpochContext(run, self.log, sink, describe(named)), process, step)
+            publisher = Publisher(stream, open_sink(stream, named.sink))
+            publisher.begin(run)
+            yield Epochs(
+                spark, EpochContext(run, self.log, publisher, describe(named)), process, step
+            )
 
     def commit_all(self, spark: Any, process: Any = None, **more: Any) -> Snapshot:
         """Read all there is, in epochs of `max_events`; gives the head."""

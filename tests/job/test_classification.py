@@ -17,9 +17,9 @@ from sluicegate.job.aggregate import RESULT, SEGMENT
 from sluicegate.job.records import OFFSET, PARTITION, REASON, VALUE, Records
 from sluicegate.job.tasks import RecordClassifier
 from sluicegate.job.work import Classified, Work
+from sluicegate.sinks.base import DATA, REJECTS
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import segments
-from sluicegate.stream.output import DATA, REJECTS
 from tests.job.truth import Row, Table
 from tests.job.works import INCARNATION, blobs_of, classify, parsed, rows_in, work_of
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sluicegate.storage.blobs import BlobDamaged
-from sluicegate.stream.audit import audit_stream
 from sluicegate.stream.output import open_sink
 from sluicegate.stream.snapshot import key_of
 from tests.conftest import Sg
 from tests.job.jobs import NAME, Place
+from tests.job.sinks import started
 from tests.job.test_epochs import event, traffic
 from tests.job.truth import records, truth
 from tests.stream.streams import apply
@@ -95,9 +95,8 @@ class TestAudit:
 
     def test_what_is_not_published_yet(self, place: Place, sg: Sg) -> None:
         newest = max((place.sink / "data").iterdir())
-        staged = place.sink / "_sluicegate/staged" / newest.name.partition("-")[2] / "data"
-        staged.parent.mkdir(parents=True)
-        newest.rename(staged)
+        [claim] = (place.sink / "_sluicegate/staged").iterdir()
+        newest.rename(claim / f"{newest.name.partition('-')[2]}.data")
         code, document = audit(sg)
         assert code == 0
         assert set(codes(document)) == {"SG-AUDIT-OUTPUT-PENDING"}
@@ -115,21 +114,24 @@ class TestAudit:
         newest = place.head.number
         apply(place.stream, "rollback", to=2)
         assert codes(audit(sg)[1]).count("SG-AUDIT-MOVED") == 1
-        sink = open_sink(place.stream, str(place.sink))
-        sink.settle()
+        with started(place.stream, open_sink(place.stream, str(place.sink))):
+            """The next start withdraws what was discarded."""
         apply(place.stream, "rollback", to=newest)
         code, document = audit(sg, "--read-data")
         assert code == 0
         assert set(codes(document)) == {"SG-AUDIT-OUTPUT-PENDING", "SG-AUDIT-MOVED"}
-        sink.settle()
+        with started(place.stream, open_sink(place.stream, str(place.sink))):
+            """And publishes it again."""
         assert "SG-AUDIT-OUTPUT-PENDING" not in codes(audit(sg)[1])
 
-    def test_what_a_job_publishes_meanwhile_is_no_stray(self, place: Place) -> None:
-        stream, head = place.stream, place.head
-        sink = open_sink(stream, str(place.sink))
-        for kind in ("data", "rejects"):
-            (place.sink / kind / f"snapshot={head.number + 1:020d}-{'a' * 32}").mkdir(parents=True)
-        assert not list(audit_stream(stream, sink).findings)
+    def test_output_that_the_chain_does_not_know(self, place: Place, sg: Sg) -> None:
+        """A number above the head, and a known number with another nonce."""
+        for number in (2, place.head.number + 1):
+            (place.sink / "data" / f"snapshot={number:020d}-{'a' * 32}").mkdir(parents=True)
+        code, document = audit(sg)
+        assert code == 3
+        [found] = [each for each in document["findings"] if each["code"] == "SG-CHAIN-OLDER"]
+        assert f"output of snapshots 2, {place.head.number + 1}" in found["detail"]
 
     @pytest.mark.parametrize("what", ["snapshot", "list of files"])
     def test_what_a_repair_gave_up(self, place: Place, sg: Sg, what: str) -> None:

@@ -15,10 +15,8 @@ import pytest
 
 from sluicegate import codec
 from sluicegate.errors import Corrupt, NotFound, SplitBrainCommit, UsageError
-from sluicegate.storage import LocalStorage
-from sluicegate.stream import gc
-from sluicegate.stream.history import NotRestorable, intact_snapshots
-from sluicegate.stream.output import (
+from sluicegate.positions import Positions
+from sluicegate.sinks.base import (
     DATA,
     PENDING,
     PUBLISHED,
@@ -26,16 +24,18 @@ from sluicegate.stream.output import (
     File,
     Output,
     OutputLost,
-    Sink,
-    encode,
-    name_of,
-    open_sink,
-    read_output,
+    Reach,
+    SnapshotName,
 )
+from sluicegate.sinks.files import FileSink, directory_of
+from sluicegate.storage import LocalStorage
+from sluicegate.stream import gc
+from sluicegate.stream.history import NotRestorable, intact_snapshots
+from sluicegate.stream.output import Publisher, encode, name_of, open_sink, read_output
 from sluicegate.stream.snapshot import Snapshot, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Run, StreamWriter
-from tests.job.sinks import Contents, commit, shown, started, wanted, write
+from tests.job.sinks import Contents, commit, publish, shown, started, wanted, write
 from tests.stream.streams import (
     NAME,
     NothingToDo,
@@ -50,6 +50,7 @@ from tests.support.faults import Aftermath, Disk, _run_cut
 
 RUN = "run"
 NONCE = "0" * 32
+REACH = Reach(1, Positions({}), Positions({}))
 
 
 @pytest.fixture
@@ -64,28 +65,30 @@ def stream(root: Path) -> Stream:
 
 
 @pytest.fixture
-def sink(root: Path, stream: Stream) -> Sink:
+def sink(root: Path, stream: Stream) -> FileSink:
     return open_sink(stream, str(root / "sink"))
 
 
-def check(stream: Stream, sink: Sink) -> None:
+def check(stream: Stream, sink: FileSink) -> None:
     assert shown(Path(sink.uri)) == wanted(stream)
 
 
 class TestPublishing:
-    def test_an_epoch_is_invisible_until_it_is_published(self, stream: Stream, sink: Sink) -> None:
+    def test_an_epoch_is_invisible_until_it_is_published(
+        self, stream: Stream, sink: FileSink
+    ) -> None:
         with started(stream, sink) as run:
             snapshot = commit(run, sink, DATA, REJECTS)
             assert shown(Path(sink.uri)) == {}
-            sink.publish(snapshot)
+            publish(stream, sink, snapshot)
             assert len(shown(Path(sink.uri))) == 2
             check(stream, sink)
             # As often as one likes.
-            sink.publish(snapshot)
+            publish(stream, sink, snapshot)
             check(stream, sink)
 
     def test_what_the_next_start_finds_committed_it_publishes(
-        self, stream: Stream, sink: Sink
+        self, stream: Stream, sink: FileSink
     ) -> None:
         with started(stream, sink) as run:
             commit(run, sink, DATA)
@@ -94,100 +97,104 @@ class TestPublishing:
             check(stream, sink)
         assert len(shown(Path(sink.uri))) == 1
 
-    def test_epochs_without_output_have_no_directory(self, stream: Stream, sink: Sink) -> None:
+    def test_epochs_without_output_have_no_directory(self, stream: Stream, sink: FileSink) -> None:
         with started(stream, sink) as run:
             for kinds in ((), (DATA,), (REJECTS,), ()):
-                sink.publish(commit(run, sink, *kinds))
+                publish(stream, sink, commit(run, sink, *kinds))
         assert [kind.split("/")[0] for kind in sorted(shown(Path(sink.uri)))] == [DATA, REJECTS]
         check(stream, sink)
 
-    def test_what_was_never_committed_is_never_published(self, stream: Stream, sink: Sink) -> None:
+    def test_what_was_never_committed_is_never_published(
+        self, stream: Stream, sink: FileSink
+    ) -> None:
         with started(stream, sink):
-            sink.stage(NONCE, write(sink, NONCE, {DATA: "x"}))
+            sink.stage(NONCE, write(sink, NONCE, {DATA: "x"}), REACH)
         write(sink, "1" * 32, {DATA: "y"})
         with started(stream, sink):
             assert shown(Path(sink.uri)) == {}
         assert not (Path(sink.uri) / "_sluicegate" / "attempts").exists()
-        assert list((Path(sink.uri) / "_sluicegate" / "staged").iterdir()) == []
+        assert not list((Path(sink.uri) / "_sluicegate" / "staged").glob("*/*.data"))
 
-    def test_dropped_is_gone(self, stream: Stream, sink: Sink) -> None:
-        sink.stage(NONCE, write(sink, NONCE, {DATA: "x"}))
+    def test_dropped_is_gone(self, stream: Stream, sink: FileSink) -> None:
+        sink.fence(SnapshotName(1, NONCE))
+        sink.stage(NONCE, write(sink, NONCE, {DATA: "x"}), REACH)
         sink.drop(NONCE)
         assert not list(Path(sink.uri).rglob("*.parquet"))
 
-    def test_a_file_that_is_not_as_its_task_left_it(self, stream: Stream, sink: Sink) -> None:
+    def test_a_file_that_is_not_as_its_task_left_it(self, stream: Stream, sink: FileSink) -> None:
+        sink.fence(SnapshotName(1, NONCE))
         output = write(sink, NONCE, {DATA: "x"})
-        (sink.attempts(NONCE) / "part-data.parquet").write_text("xx")
+        (Path(sink.attempts(NONCE)) / "part-data.parquet").write_text("xx")
         with pytest.raises(OutputLost, match="changed after it was written"):
-            sink.stage(NONCE, output)
+            sink.stage(NONCE, output, REACH)
         missing = Output({DATA: (File("part-none.parquet", 1, 1, ""),)})
         with pytest.raises(OutputLost):
-            sink.stage(NONCE, missing)
+            sink.stage(NONCE, missing, REACH)
 
-    def test_where_a_file_is(self, stream: Stream, sink: Sink) -> None:
+    def test_where_a_file_is(self, stream: Stream, sink: FileSink) -> None:
         with started(stream, sink) as run:
             snapshot = commit(run, sink, DATA)
             assert snapshot.output
             [file] = read_output(stream, snapshot.output).files[DATA]
-            assert sink.status(snapshot, DATA, file) == PENDING
-            sink.publish(snapshot)
-            assert sink.status(snapshot, DATA, file, read=True) == PUBLISHED
+            assert sink.status(name_of(snapshot), DATA, file) == PENDING
+            publish(stream, sink, snapshot)
+            assert sink.status(name_of(snapshot), DATA, file, read=True) == PUBLISHED
         [path] = Path(sink.uri).rglob("part-data.parquet")
         path.write_bytes(path.read_bytes().swapcase())
-        assert sink.status(snapshot, DATA, file) == PUBLISHED
-        assert sink.status(snapshot, DATA, file, read=True) == "has different content"
+        assert sink.status(name_of(snapshot), DATA, file) == PUBLISHED
+        assert sink.status(name_of(snapshot), DATA, file, read=True) == "has different content"
         path.write_bytes(b"")
-        assert "has 0 bytes" in sink.status(snapshot, DATA, file)
+        assert "has 0 bytes" in sink.status(name_of(snapshot), DATA, file)
         path.unlink()
-        assert sink.status(snapshot, DATA, file) == "is missing"
+        assert sink.status(name_of(snapshot), DATA, file) == "is missing"
 
 
 class TestRollback:
-    def epochs(self, stream: Stream, sink: Sink, count: int) -> list[Snapshot]:
+    def epochs(self, stream: Stream, sink: FileSink, count: int) -> list[Snapshot]:
         with started(stream, sink) as run:
             snapshots = []
             for _ in range(count):
                 snapshots.append(commit(run, sink, DATA, REJECTS))
-                sink.publish(snapshots[-1])
+                publish(stream, sink, snapshots[-1])
         return snapshots
 
-    def test_takes_output_back_with_the_next_start(self, stream: Stream, sink: Sink) -> None:
+    def test_takes_output_back_with_the_next_start(self, stream: Stream, sink: FileSink) -> None:
         snapshots = self.epochs(stream, sink, 4)
         apply(stream, "rollback", to=snapshots[1].number)
         with started(stream, sink):
             check(stream, sink)
         assert len(shown(Path(sink.uri))) == 4
 
-    def test_of_what_a_killed_job_published(self, stream: Stream, sink: Sink) -> None:
+    def test_of_what_a_killed_job_published(self, stream: Stream, sink: FileSink) -> None:
         """No job settled since it began: its output is unpublished all the same."""
         self.epochs(stream, sink, 1)
-        sink.settle()
+        Publisher(stream, sink).settle()
         snapshots = self.epochs(stream, sink, 3)
         apply(stream, "rollback", to=snapshots[0].number)
         with started(stream, sink):
             check(stream, sink)
         assert len(shown(Path(sink.uri))) == 4
 
-    def test_and_back_brings_it_back(self, stream: Stream, sink: Sink) -> None:
+    def test_and_back_brings_it_back(self, stream: Stream, sink: FileSink) -> None:
         snapshots = self.epochs(stream, sink, 4)
         before = shown(Path(sink.uri))
         apply(stream, "rollback", to=snapshots[0].number)
         with started(stream, sink) as run:
             snapshot = commit(run, sink, DATA)
-            sink.publish(snapshot)
+            publish(stream, sink, snapshot)
         assert len(shown(Path(sink.uri))) == 3
         apply(stream, "rollback", to=snapshots[-1].number)
         with started(stream, sink):
             check(stream, sink)
         assert shown(Path(sink.uri)) == before
 
-    def test_before_an_epoch_is_published(self, stream: Stream, sink: Sink) -> None:
+    def test_before_an_epoch_is_published(self, stream: Stream, sink: FileSink) -> None:
         """It is not published by the run that committed it, and not lost either."""
         snapshots = self.epochs(stream, sink, 1)
         with started(stream, sink) as run:
             late = commit(run, sink, DATA)
             apply(stream, "rollback", to=snapshots[0].number, force=True)
-            sink.publish(late)
+            publish(stream, sink, late)
         check(stream, sink)
         with started(stream, sink):
             check(stream, sink)
@@ -196,7 +203,7 @@ class TestRollback:
             check(stream, sink)
         assert len(shown(Path(sink.uri))) == 3
 
-    def test_when_it_is_not_known_what_was_settled(self, stream: Stream, sink: Sink) -> None:
+    def test_when_it_is_not_known_what_was_settled(self, stream: Stream, sink: FileSink) -> None:
         snapshots = self.epochs(stream, sink, 3)
         for damage in (Path.unlink, lambda path: path.write_bytes(b"garbage")):
             apply(stream, "rollback", to=snapshots[0].number)
@@ -208,7 +215,7 @@ class TestRollback:
                 check(stream, sink)
             assert len(shown(Path(sink.uri))) == 6
 
-    def test_what_others_put_there_stays(self, stream: Stream, sink: Sink) -> None:
+    def test_what_others_put_there_stays(self, stream: Stream, sink: FileSink) -> None:
         snapshots = self.epochs(stream, sink, 2)
         foreign = Path(sink.uri) / DATA / "snapshot=7"
         foreign.mkdir()
@@ -216,14 +223,15 @@ class TestRollback:
         with started(stream, sink):
             assert foreign.exists()
 
-    def test_output_that_is_nowhere_is_noticed(self, stream: Stream, sink: Sink) -> None:
+    def test_output_that_is_nowhere_is_noticed(self, stream: Stream, sink: FileSink) -> None:
         with started(stream, sink) as run:
             snapshot = commit(run, sink, DATA)
-        shutil.rmtree(Path(sink.uri) / "_sluicegate" / "staged")
+        for staged in (Path(sink.uri) / "_sluicegate" / "staged").glob("*/*.data"):
+            shutil.rmtree(staged)
         with pytest.raises(OutputLost, match=f"the data of snapshot {snapshot.number} are missing"):
-            sink.settle()
+            Publisher(stream, sink).settle()
 
-    def test_a_start_that_dies_and_another_head(self, stream: Stream, sink: Sink) -> None:
+    def test_a_start_that_dies_and_another_head(self, stream: Stream, sink: FileSink) -> None:
         """What it moved is found again, whichever way the head went in between."""
         snapshots = self.epochs(stream, sink, 4)
         ends = [snapshots[0].number, snapshots[-1].number]
@@ -241,9 +249,9 @@ class TestRollback:
                     check(stream, sink)
 
     @pytest.mark.parametrize("seed", range(15))
-    def test_whatever_happens(self, root: Path, stream: Stream, sink: Sink, seed: int) -> None:
+    def test_whatever_happens(self, root: Path, stream: Stream, sink: FileSink, seed: int) -> None:
         """Jobs that end or die anywhere, rollbacks there and back, prunes, the trash emptied."""
-        Hazards(root, sink, random.Random(seed)).run(25)
+        Hazards(root, stream, sink, random.Random(seed)).run(25)
 
 
 class Killed(BaseException):
@@ -253,25 +261,25 @@ class Killed(BaseException):
 class Dying:
     """A sink that dies at a call that changes something."""
 
-    def __init__(self, sink: Sink, calls: int) -> None:
+    def __init__(self, sink: FileSink, calls: int) -> None:
         self.left = calls
-        self.sink = Sink(LocalStorage(Path(sink.uri)), sink._stream)
+        self.sink = FileSink(LocalStorage(Path(sink.uri)))
         for name in ("move", "delete", "replace"):
             real = getattr(self.sink._storage, name)
             setattr(self.sink._storage, name, partial(self._call, real))
 
-    def _call(self, real: Callable[..., Any], *words: Any) -> Any:
+    def _call(self, real: Callable[..., Any], *words: Any, **more: Any) -> Any:
         if self.left == 0:
             raise Killed
         self.left -= 1
-        return real(*words)
+        return real(*words, **more)
 
 
 class Hazards:
     """A stream to which things happen, and what must be published of it."""
 
-    def __init__(self, root: Path, sink: Sink, chance: random.Random) -> None:
-        self._stream, self._sink, self._chance = sink._stream, sink, chance
+    def __init__(self, root: Path, stream: Stream, sink: FileSink, chance: random.Random) -> None:
+        self._stream, self._sink, self._chance = stream, sink, chance
         self._home = root / "home"
         self._committed: dict[int, tuple[Snapshot, Contents]] = {}
 
@@ -296,20 +304,22 @@ class Hazards:
                 snapshot = self.commit(run)
                 if self._chance.random() < 0.3:
                     return
-                self._sink.publish(snapshot)
+                publish(self._stream, self._sink, snapshot)
                 self.check()
             if self._chance.random() < 0.5:
-                self._sink.settle()
+                Publisher(self._stream, self._sink).settle()
 
     def commit(self, run: Run) -> Snapshot:
         if self._chance.random() < 0.2:
             nonce = f"{self._chance.getrandbits(128):032x}"
-            self._sink.stage(nonce, write(self._sink, nonce, {DATA: "not committed"}))
+            self._sink.stage(nonce, write(self._sink, nonce, {DATA: "not committed"}), REACH)
         head = self._stream.chain.head()
         kinds = self._chance.choice([(), (DATA,), (REJECTS,), (DATA, REJECTS)])
         snapshot = commit(run, self._sink, *kinds)
         text = f"epoch {head.epoch + 1} from {offsets_of(head)}"
-        contents = {f"{kind}/{name_of(snapshot)}": f"{kind} of {text}" for kind in kinds}
+        contents = {
+            f"{kind}/{directory_of(name_of(snapshot))}": f"{kind} of {text}" for kind in kinds
+        }
         self._committed[snapshot.number] = (snapshot, contents)
         return snapshot
 
@@ -355,12 +365,12 @@ class TestRepaired:
     """A repair that discarded snapshots continues with the rest, and so does the next start."""
 
     @pytest.mark.parametrize("what", ["snapshot", "list of files"])
-    def test_of_an_epoch_in_the_middle(self, stream: Stream, sink: Sink, what: str) -> None:
+    def test_of_an_epoch_in_the_middle(self, stream: Stream, sink: FileSink, what: str) -> None:
         with started(stream, sink) as run:
             snapshots = []
             for _ in range(4):
                 snapshots.append(commit(run, sink, DATA, REJECTS))
-                sink.publish(snapshots[-1])
+                publish(stream, sink, snapshots[-1])
         before = shown(Path(sink.uri))
         assert snapshots[1].output
         key = key_of(snapshots[1].number) if what == "snapshot" else snapshots[1].output.key
@@ -379,7 +389,9 @@ class TestRepaired:
         with started(stream, sink):
             assert shown(Path(sink.uri)) == before
 
-    def test_an_output_that_is_not_discarded_is_missed(self, stream: Stream, sink: Sink) -> None:
+    def test_an_output_that_is_not_discarded_is_missed(
+        self, stream: Stream, sink: FileSink
+    ) -> None:
         with started(stream, sink) as run:
             snapshot = commit(run, sink, DATA)
         assert snapshot.output
@@ -387,11 +399,11 @@ class TestRepaired:
         assert path
         path.write_bytes(b"garbage")
         with pytest.raises(Corrupt):
-            sink.settle()
+            Publisher(stream, sink).settle()
 
 
 class TestPrune:
-    def test_keeps_an_epoch_that_is_not_published(self, stream: Stream, sink: Sink) -> None:
+    def test_keeps_an_epoch_that_is_not_published(self, stream: Stream, sink: FileSink) -> None:
         with started(stream, sink) as run:
             late = commit(run, sink, DATA)
         for _ in range(3):
@@ -400,9 +412,9 @@ class TestPrune:
         apply(stream, "prune", to=stream.chain.head().number)
         assert stream.chain.head().floor == late.number
         with started(stream, sink):
-            assert list(shown(Path(sink.uri))) == [f"{DATA}/{name_of(late)}"]
+            assert list(shown(Path(sink.uri))) == [f"{DATA}/{directory_of(name_of(late))}"]
 
-    def test_whatever_was_appended_before_it(self, stream: Stream, sink: Sink) -> None:
+    def test_whatever_was_appended_before_it(self, stream: Stream, sink: FileSink) -> None:
         """A plan that was made before the epoch is bounded by it all the same."""
         with started(stream, sink) as run:
             late = commit(run, sink, DATA)
@@ -410,7 +422,7 @@ class TestPrune:
             gc.prune(writer, 10**6)
         assert stream.chain.head().floor == late.number
 
-    def test_an_epoch_without_output_needs_nothing(self, stream: Stream, sink: Sink) -> None:
+    def test_an_epoch_without_output_needs_nothing(self, stream: Stream, sink: FileSink) -> None:
         with started(stream, sink) as run:
             commit(run, sink)
         with StreamWriter(stream).claim():
@@ -420,11 +432,11 @@ class TestPrune:
         assert head.floor == head.number - 1
 
 
-def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -> None:
+def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: FileSink) -> None:
     """Rolled back before it was published, and restored before anything was started."""
     with started(stream, sink) as run:
         first = commit(run, sink, DATA)
-        sink.publish(first)
+        publish(stream, sink, first)
         late = commit(run, sink, DATA, REJECTS)
     apply(stream, "rollback", to=first.number)
     with started(stream, sink):
@@ -436,13 +448,14 @@ def test_output_that_is_needed_again_is_no_rubbish(stream: Stream, sink: Sink) -
     assert len(shown(Path(sink.uri))) == 3
 
 
-def test_a_run_that_was_superseded_clears_nothing(stream: Stream, sink: Sink) -> None:
+def test_a_run_that_was_superseded_clears_nothing(stream: Stream, sink: FileSink) -> None:
+    publisher = Publisher(stream, sink)
     with started(stream, sink) as first, StreamWriter(stream).claim(force=True) as second:
-        mine = sink.attempts("a" * 32)
+        mine = Path(sink.attempts("a" * 32))
         with pytest.raises(SplitBrainCommit):
-            sink.clear(first)
+            publisher.begin(first)
         assert mine.exists()
-        sink.clear(second)
+        publisher.begin(second)
         assert not mine.exists()
 
 
@@ -450,7 +463,7 @@ class TestWhoseItIs:
     def test_it_is_kept(self, root: Path, stream: Stream) -> None:
         assert open_sink(stream, str(root / "x")).uri == open_sink(stream, str(root / "x")).uri
 
-    def test_of_another_stream(self, root: Path, stream: Stream, sink: Sink) -> None:
+    def test_of_another_stream(self, root: Path, stream: Stream, sink: FileSink) -> None:
         other = made(root / "other")
         with pytest.raises(UsageError, match="is the sink of another stream"):
             open_sink(other, sink.uri)
@@ -458,10 +471,10 @@ class TestWhoseItIs:
     def test_without_a_name_it_is_the_streams_own(self, root: Path, stream: Stream) -> None:
         assert open_sink(stream, None).uri == str(root / "home" / NAME / "output")
 
-    def test_lost(self, root: Path, stream: Stream, sink: Sink) -> None:
+    def test_lost(self, root: Path, stream: Stream, sink: FileSink) -> None:
         """An empty directory where output was may be a disk that is not mounted."""
         with started(stream, sink) as run:
-            sink.publish(commit(run, sink, DATA))
+            publish(stream, sink, commit(run, sink, DATA))
         shutil.rmtree(sink.uri)
         with pytest.raises(NotFound, match="which has written output"):
             open_sink(stream, sink.uri)
@@ -487,7 +500,7 @@ class TestWhoseItIs:
         with pytest.raises(UsageError, match="is not empty and is not a Sluicegate sink"):
             open_sink(stream, str(root / "full"))
 
-    def test_damaged(self, stream: Stream, sink: Sink) -> None:
+    def test_damaged(self, stream: Stream, sink: FileSink) -> None:
         (Path(sink.uri) / "_sluicegate" / "sink").write_bytes(b"x")
         with pytest.raises(Corrupt):
             open_sink(stream, sink.uri)
@@ -511,11 +524,10 @@ class TestKilledAtEveryCall:
         """A start after a rollback, an epoch that is published, one that is not."""
         home = Path(storage.uri) / "home"
         stream = opened(home, storage._calls)
-        sink = Sink(LocalStorage(Path(storage.uri) / "sink", calls=storage._calls), stream)
+        sink = FileSink(LocalStorage(Path(storage.uri) / "sink", calls=storage._calls))
         with StreamWriter(stream).claim(app="job", run=RUN) as run:
-            sink.settle()
-            sink.clear(run)
-            sink.publish(commit(run, sink, DATA, REJECTS, nonce="a" * 32))
+            Publisher(stream, sink).begin(run)
+            publish(stream, sink, commit(run, sink, DATA, REJECTS, nonce="a" * 32))
             commit(run, sink, DATA, nonce="b" * 32)
 
     def prepared(self, root: Path) -> None:
@@ -524,8 +536,8 @@ class TestKilledAtEveryCall:
         with started(stream, sink) as run:
             snapshots = [commit(run, sink, DATA, REJECTS) for _ in range(3)]
             for snapshot in snapshots[:2]:
-                sink.publish(snapshot)
-            sink.stage("c" * 32, write(sink, "c" * 32, {DATA: "never committed"}))
+                publish(stream, sink, snapshot)
+            sink.stage("c" * 32, write(sink, "c" * 32, {DATA: "never committed"}), REACH)
         apply(stream, "rollback", to=snapshots[0].number)
 
     def test_the_next_start_shows_what_was_committed(self, root: Path) -> None:
@@ -556,7 +568,7 @@ class TestKilledAtEveryCall:
         sink = open_sink(stream, str(root / "sink"))
         with started(stream, sink) as run:
             check(stream, sink)
-            sink.publish(commit(run, sink, DATA))
+            publish(stream, sink, commit(run, sink, DATA))
             check(stream, sink)
 
     def test_what_is_published_survives_the_next_crash(self, root: Path) -> None:
@@ -565,10 +577,10 @@ class TestKilledAtEveryCall:
         disk = Disk(root)
         calls = disk.process()
         stream = opened(root / "home", calls)
-        sink = Sink(LocalStorage(root / "sink", calls=calls), stream)
+        sink = FileSink(LocalStorage(root / "sink", calls=calls))
         with started(stream, sink, RUN) as run:
             for _ in range(3):
-                sink.publish(commit(run, sink, DATA, REJECTS))
+                publish(stream, sink, commit(run, sink, DATA, REJECTS))
             commit(run, sink, DATA)
         disk.crash(Aftermath.POWER_LOSS)
         self.check_next_start(root)

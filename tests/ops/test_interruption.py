@@ -17,9 +17,10 @@ import pytest
 from sluicegate.config import Maintain
 from sluicegate.findings import has_errors
 from sluicegate.maintenance import Outcome, Steps
+from sluicegate.sinks.base import DATA
 from sluicegate.storage import LocalStorage
 from sluicegate.stream.gc import GRACE, list_garbage
-from sluicegate.stream.output import DATA, open_sink
+from sluicegate.stream.output import open_sink
 from sluicegate.stream.snapshot import MAX_DELTAS
 from tests.job import sinks
 from tests.ops.week import cared_for, temporary, terms
@@ -45,7 +46,9 @@ def template(root: Path) -> None:
     sink = open_sink(stream, str(root / "sink"))
     with sinks.started(stream, sink) as run:
         for number in range(MAX_DELTAS - 2):
-            sink.publish(sinks.commit(run, sink, *([DATA] if number % 3 == 0 else [])))
+            sinks.publish(
+                stream, sink, sinks.commit(run, sink, *([DATA] if number % 3 == 0 else []))
+            )
     apply(stream, "rollback", to=5)
     with sinks.started(stream, sink) as run:
         for _ in range(MAX_DELTAS - 4):

@@ -14,9 +14,12 @@ from sluicegate.config import Maintain
 from sluicegate.findings import Severity
 from sluicegate.locks import LockMode
 from sluicegate.maintenance import Outcome, Steps
+from sluicegate.positions import Positions
+from sluicegate.sinks.base import DATA, Reach
+from sluicegate.sinks.files import FileSink, directory_of
 from sluicegate.stream.gc import GRACE
 from sluicegate.stream.maintenance import metrics
-from sluicegate.stream.output import DATA, Sink, name_of, open_sink
+from sluicegate.stream.output import name_of, open_sink
 from sluicegate.stream.snapshot import key_of
 from sluicegate.stream.state import shards_of
 from sluicegate.stream.stream import Stream
@@ -186,7 +189,7 @@ def test_after_a_repair_that_lost_the_newest_snapshot(root: Path, stream: Stream
     sink = open_sink(stream, str(root / "sink"))
     with sinks.started(stream, sink) as job:
         for _ in range(3):
-            sink.publish(sinks.commit(job, sink, DATA))
+            sinks.publish(stream, sink, sinks.commit(job, sink, DATA))
     newest = stream.storage.local_path(key_of(stream.chain.head().number))
     assert newest
     newest.write_bytes(b"garbage")
@@ -203,17 +206,17 @@ def test_after_a_repair_that_lost_the_newest_snapshot(root: Path, stream: Stream
 
 class TestTrash:
     @pytest.fixture
-    def sink(self, root: Path, stream: Stream) -> Sink:
+    def sink(self, root: Path, stream: Stream) -> FileSink:
         return open_sink(stream, str(root / "sink"))
 
     def test_is_kept_as_long_as_it_can_come_back(
-        self, root: Path, stream: Stream, sink: Sink
+        self, root: Path, stream: Stream, sink: FileSink
     ) -> None:
         with sinks.started(stream, sink) as job:
             snapshots = []
             for _ in range(3):
                 snapshots.append(sinks.commit(job, sink, DATA))
-                sink.publish(snapshots[-1])
+                sinks.publish(stream, sink, snapshots[-1])
         before = sinks.shown(Path(sink.uri))
         apply(stream, "rollback", to=snapshots[0].number)
         with sinks.started(stream, sink):
@@ -230,29 +233,35 @@ class TestTrash:
             assert sinks.shown(Path(sink.uri)) == before, "also of snapshots that are not kept"
 
     def test_goes_when_nothing_can_bring_it_back(
-        self, root: Path, stream: Stream, sink: Sink
+        self, root: Path, stream: Stream, sink: FileSink
     ) -> None:
         with sinks.started(stream, sink) as job:
             snapshots = [sinks.commit(job, sink, DATA)]
-            sink.publish(snapshots[0])
+            sinks.publish(stream, sink, snapshots[0])
             snapshots.append(sinks.commit(job, sink, DATA))
             # The first is published, the second is not, and these were never committed.
+            reach = Reach(1, Positions({}), Positions({}))
             for nonce in ("a" * 32, "b" * 32):
-                sink.stage(nonce, sinks.write(sink, nonce, {DATA: "never committed"}))
+                sink.stage(nonce, sinks.write(sink, nonce, {DATA: "never committed"}), reach)
         apply(stream, "rollback", to=snapshots[0].number - 1)
         with sinks.started(stream, sink):
             pass
         own = root / "sink/_sluicegate/trash"
-        assert {path.name for path in (own / "data").iterdir()} == {name_of(x) for x in snapshots}
-        assert {path.name for path in (own / "staged").iterdir()} == {"a" * 32, "b" * 32}
-        os.utime(own / "staged" / ("a" * 32), (time.time() - GRACE - 60,) * 2)
+        assert {path.name for path in (own / "data").iterdir()} == {
+            directory_of(name_of(x)) for x in snapshots
+        }
+        assert {path.name for path in (own / "staged").iterdir()} == {
+            "a" * 32 + ".data",
+            "b" * 32 + ".data",
+        }
+        os.utime(own / "staged" / ("a" * 32 + ".data"), (time.time() - GRACE - 60,) * 2)
         work(stream, 6)
         run(root)
         assert not list((own / "data").iterdir())
-        assert [path.name for path in (own / "staged").iterdir()] == ["b" * 32]
+        assert [path.name for path in (own / "staged").iterdir()] == ["b" * 32 + ".data"]
 
     def test_a_sink_that_is_away_keeps_the_snapshot_too(
-        self, root: Path, stream: Stream, sink: Sink
+        self, root: Path, stream: Stream, sink: FileSink
     ) -> None:
         with sinks.started(stream, sink) as job:
             snapshot = sinks.commit(job, sink, DATA)
@@ -263,10 +272,10 @@ class TestTrash:
         run(root, Maintain(keep=0.0, keep_snapshots=1))
         (root / "away").rename(root / "sink")
         with sinks.started(stream, sink):
-            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(snapshot)}"]
+            assert list(sinks.shown(Path(sink.uri))) == [f"data/{directory_of(name_of(snapshot))}"]
 
     def test_an_epoch_that_is_not_published_keeps_its_snapshot(
-        self, root: Path, stream: Stream, sink: Sink
+        self, root: Path, stream: Stream, sink: FileSink
     ) -> None:
         with sinks.started(stream, sink) as job:
             snapshot = sinks.commit(job, sink, DATA)
@@ -275,13 +284,13 @@ class TestTrash:
         assert stream.chain.head().floor <= snapshot.number
         assert sinks.shown(Path(sink.uri)) == {}
         with sinks.started(stream, sink):
-            assert list(sinks.shown(Path(sink.uri))) == [f"data/{name_of(snapshot)}"]
+            assert list(sinks.shown(Path(sink.uri))) == [f"data/{directory_of(name_of(snapshot))}"]
 
     def test_attempts_of_the_dead_go_and_those_of_the_living_stay(
-        self, root: Path, stream: Stream, sink: Sink
+        self, root: Path, stream: Stream, sink: FileSink
     ) -> None:
         with sinks.started(stream, sink):
-            old, young = sink.attempts("a" * 32), sink.attempts("b" * 32)
+            old, young = (Path(sink.attempts(nonce * 32)) for nonce in "ab")
             os.utime(old, (time.time() - GRACE - 60,) * 2)
             run(root)
             assert old.exists()

@@ -18,9 +18,11 @@ from sluicegate.config import Maintain, NamedStream
 from sluicegate.journal import Approval
 from sluicegate.maintenance import Budget, Outcome, RunOptions, Steps
 from sluicegate.process import myself
+from sluicegate.sinks.base import DATA
+from sluicegate.sinks.files import FileSink, directory_of
 from sluicegate.storage.local import Calls
 from sluicegate.stream.maintenance import StreamMaintenance
-from sluicegate.stream.output import DATA, Sink, name_of, open_sink
+from sluicegate.stream.output import name_of, open_sink
 from sluicegate.stream.snapshot import Snapshot, key_of
 from sluicegate.stream.stream import Stream
 from sluicegate.stream.writer import Run, StreamWriter
@@ -133,14 +135,14 @@ class Week:
     def _stream(self, timeout: float = 60.0) -> Stream:
         return opened(self.root, Dated(self.clock), timeout)
 
-    def _epoch(self, run: Run, sink: Sink, number: int) -> None:
+    def _epoch(self, run: Run, sink: FileSink, number: int) -> None:
         if number % 10:
             run.refresh()
             commit(run)
             return
         snapshot = sinks.commit(run, sink, DATA)
-        self.written[snapshot.number] = name_of(snapshot)
-        sink.publish(snapshot)
+        self.written[snapshot.number] = directory_of(name_of(snapshot))
+        sinks.publish(run.stream, sink, snapshot)
 
     def _operator(self, stream: Stream) -> None:
         """Sometimes an operator rolls back a little."""

@@ -257,10 +257,10 @@ class Process(Calls):
         super().rename(source, name, directory)
         self._disk.changed(directory, {source: None, name: _inode(name, directory)})
 
-    def move(self, source: str, origin: int, name: str, directory: int) -> None:
-        self.about_to("move", name)
-        super().move(source, origin, name, directory)
-        self._disk.moved(source, origin, name, directory)
+    def move(self, source: Path, origin: int, place: Path, directory: int) -> None:
+        self.about_to("move", place.name)
+        super().move(source, origin, place, directory)
+        self._disk.moved(source.name, origin, place.name, directory)
 
     def unlink(self, name: str, directory: int) -> None:
         self.about_to("unlink", "temporary" if name.startswith(".sg-") else name)

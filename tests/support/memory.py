@@ -169,12 +169,15 @@ class MemoryStorage:
                 raise StorageFailed(f"{self._uri}/{key} exists", place=f"{self._uri}/{key}")
             self._objects[key] = _Object(found.data, found.modified_ns)
 
-    def move(self, source: str, key: str) -> bool:
-        split_key(key)
+    def move(self, source: str, key: str, *, create: bool = True) -> bool:
+        *above, _ = split_key(key)
         with self._mutex:
             moved = [k for k in self._objects if k == source or k.startswith(f"{source}/")]
             if not moved:
                 return False
+            directory = "".join(f"{each}/" for each in above)
+            if not create and not any(k.startswith(directory) for k in self._objects):
+                raise NotFound(f"{self._uri}/{directory} does not exist")
             if any(k == key or k.startswith(f"{key}/") for k in self._objects):
                 raise StorageFailed(f"{self._uri}/{key} already exists")
             for each in moved:

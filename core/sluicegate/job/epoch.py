@@ -29,13 +29,14 @@ from sluicegate.job.aggregate import TARGET, columns
 from sluicegate.job.records import Shape
 from sluicegate.job.work import Classified, Folded, Slice, Work
 from sluicegate.positions import Positions
+from sluicegate.sinks.base import DATA, REJECTS, File, Output, Reach
 from sluicegate.sources.log.log import Log, complete
 from sluicegate.state.backend import EpochIncomplete
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import segments
 from sluicegate.stream.append import Epoch
 from sluicegate.stream.operations.rebalance import assignment_at
-from sluicegate.stream.output import DATA, REJECTS, File, Output, Sink, encode
+from sluicegate.stream.output import Publisher, encode
 from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.spec import Description
 from sluicegate.stream.state import state_backend
@@ -181,7 +182,7 @@ class EpochContext:
 
     run: Run
     source: Log
-    sink: Sink
+    publisher: Publisher
     description: Description
 
 
@@ -191,7 +192,8 @@ class Done:
 
     snapshot: Snapshot
     counts: Mapping[str, int]
-    seconds: float
+    kinds: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 class Epochs:
@@ -208,6 +210,7 @@ class Epochs:
         self._context = context
         self._process = process
         self._step = step
+        self._sink = context.publisher.sink
 
     def commit(self, end: Positions) -> Done | None:
         """Read up to these positions and commit the epoch; None if nothing moved."""
@@ -222,7 +225,7 @@ class Epochs:
             except StaleVersion as e:
                 _log.info("routing again: %s", e.message)
                 continue
-            self._context.sink.publish(done.snapshot)
+            self._context.publisher.publish(done.snapshot, done.kinds)
             self._step("published")
             return replace(done, seconds=time.monotonic() - began)
 
@@ -235,7 +238,8 @@ class Epochs:
             count = units.counted(counts["rejected"], "record")
             raise RecordsRejected(f"{count} cannot be applied: {first}")
         output = self._output(head, end, work, results)
-        self._context.sink.stage(nonce, output)
+        reach = Reach(head.generation, head.positions, end)
+        self._sink.stage(nonce, output, reach)
         try:
             self._step("staged")
             counts["written"] = output.rows(DATA)
@@ -243,10 +247,10 @@ class Epochs:
             snapshot = self._commit(replace(epoch, counters=counts), output, nonce)
         except Fenced:
             # It is not committed and never will be: the next attempt writes its own output.
-            self._context.sink.drop(nonce)
+            self._sink.drop(nonce)
             raise
         self._step("committed")
-        return Done(snapshot, counts, 0.0)
+        return Done(snapshot, counts, output.kinds)
 
     def _commit(self, epoch: Epoch, output: Output, nonce: str) -> Snapshot:
         listed = self._context.run.stream.blobs.put(encode(output)) if output else None
@@ -256,7 +260,7 @@ class Epochs:
         return self._context.run.commit(replace(epoch, output=listed), nonce)
 
     def _compute(self, head: Snapshot, end: Positions) -> tuple[Work, Results, str]:
-        nonce, sink = uuid.uuid4().hex, self._context.sink
+        nonce, sink = uuid.uuid4().hex, self._sink
         work = self._work(head, end, nonce)
         results = compute(self._spark, work)
         if overlap(results.seen):
@@ -266,7 +270,7 @@ class Epochs:
             )
             sink.drop(nonce)
             nonce = uuid.uuid4().hex
-            work = replace(work, attempts=str(sink.attempts(nonce)))
+            work = replace(work, attempts=sink.attempts(nonce))
             results = compute_thoroughly(self._spark, work)
         return work, results, nonce
 
@@ -286,7 +290,7 @@ class Epochs:
             stream=self._context.run.stream.uri,
             dedup=head.dedup.refs,
             at_ms=round(time.time() * 1000),
-            attempts=str(self._context.sink.attempts(nonce)),
+            attempts=self._sink.attempts(nonce),
             writes_rows=description.writes_rows or self._process is not None,
             values=description.values,
             shards=description.shards,

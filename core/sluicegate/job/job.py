@@ -33,7 +33,7 @@ from sluicegate.job.progress import EpochReporter
 from sluicegate.sources.log.log import admitted, complete, open_source
 from sluicegate.spark.submit import command
 from sluicegate.storage import joined_uri
-from sluicegate.stream.output import open_sink
+from sluicegate.stream.output import Publisher, open_sink
 from sluicegate.stream.spec import INCARNATION, describe, pins_now
 from sluicegate.stream.stream import open_stream
 from sluicegate.stream.writer import Run, StreamWriter
@@ -120,18 +120,18 @@ class StreamJob:
         pinned = stream.chain.head().pins
         log = open_source(named.source, pinned.get(INCARNATION))
         pins = pins_now(named, pinned)
-        # Before the claim: a missing sink must not cost a snapshot at every attempt.
-        sink = open_sink(stream, named.sink)
+        # Before the claim: a start that is refused must not cost a snapshot at every attempt.
+        publisher = Publisher(stream, open_sink(stream, named.sink))
+        publisher.check()
         reporter = EpochReporter(named, log, self._settings.progress)
         app = self._spark.sparkContext.applicationId
         with StreamWriter(stream).claim(app=app, pins=pins, force=self._settings.force) as run:
-            sink.settle()
-            sink.clear(run)
+            publisher.begin(run)
             step("claimed")
-            context = EpochContext(run, log, sink, description)
+            context = EpochContext(run, log, publisher, description)
             with ending_by_signal(self.stop):
                 self._loop(context, reporter, process, step)
-            sink.settle()
+            publisher.settle()
 
     def stop(self) -> None:
         """Ask the job to end after the epoch it is in."""

@@ -34,9 +34,9 @@ from sluicegate.job.records import (
 )
 from sluicegate.job.work import Classified, Slice, Work
 from sluicegate.shards.hashing import shards_of
+from sluicegate.sinks.base import DATA, REJECTS, File
 from sluicegate.sources.log.log import Log
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream.output import DATA, REJECTS, File
 from sluicegate.stream.stream import open_stream
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from sluicegate.dedup.stamp import Column
 from sluicegate.job.records import Shape
+from sluicegate.sinks.base import File
 from sluicegate.state.aggregates import Value
 from sluicegate.storage.blobs import Ref
-from sluicegate.stream.output import File
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ from typing import IO
 from sluicegate import units
 from sluicegate.errors import SluicegateError, SparkFailed
 from sluicegate.producer.log_producer import LogProducer
+from sluicegate.sinks.base import DATA
 from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 from sluicegate.spark.submit import process
 from sluicegate.spark.submit.launcher import require_java
-from sluicegate.stream.output import DATA, look_at_sink
+from sluicegate.stream.output import look_at_sink
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.state import scan
 from sluicegate.stream.stream import Stream, open_stream
@@ -249,9 +250,9 @@ def _rows_published(stream: Stream, uri: str) -> int:
     sink = look_at_sink(stream, uri)
     published = sink.published() if sink else {}
     rows = 0
-    for number in published:
-        snapshot = stream.chain.read(number)
-        if snapshot.output and DATA in published[number]:
+    for name, kinds in published.items():
+        snapshot = stream.chain.read(name.number)
+        if snapshot.output and DATA in kinds:
             rows += read_output(stream, snapshot.output).rows(DATA)
     return rows
 

@@ -119,10 +119,12 @@ class Storage(Protocol):
         With `replace`, an existing file is replaced in one step.
         """
 
-    def move(self, source: str, key: str) -> bool:
+    def move(self, source: str, key: str, *, create: bool = True) -> bool:
         """Give a file or directory another key, which must be free; False if there is none.
 
-        The contents of a directory must be durable before.
+        The contents of a directory must be durable before. Without `create`, the directory that it
+        goes to must exist (else `NotFound`). Both keys are looked up at the moment of the move, so
+        it fails if a directory above one of them was renamed.
         """
 
     def delete(self, key: str) -> bool:
@@ -287,7 +289,7 @@ class ReadOnlyStorage:
     def link(self, source: str, key: str, *, replace: bool = False) -> None:
         raise self._refusal("link", key)
 
-    def move(self, source: str, key: str) -> bool:
+    def move(self, source: str, key: str, *, create: bool = True) -> bool:
         raise self._refusal("move", source)
 
     def delete(self, key: str) -> bool:

@@ -75,8 +75,8 @@ class Calls:
     def rename(self, source: str, name: str, directory: int) -> None:
         os.rename(source, name, src_dir_fd=directory, dst_dir_fd=directory)
 
-    def move(self, source: str, origin: int, name: str, directory: int) -> None:
-        os.rename(source, name, src_dir_fd=origin, dst_dir_fd=directory)
+    def move(self, source: Path, _origin: int, place: Path, _directory: int) -> None:
+        source.rename(place)
 
     def unlink(self, name: str, directory: int) -> None:
         os.unlink(name, dir_fd=directory)
@@ -262,14 +262,15 @@ class LocalStorage:
             with suppress(FileNotFoundError):
                 self._calls.unlink(temporary, directory)
 
-    def move(self, source: str, key: str) -> bool:
+    def move(self, source: str, key: str, *, create: bool = True) -> bool:
         if self.stat(source) is None:
             return False
-        with self._parent(source) as (origin, name), self._parent(key, create=True) as (to, wanted):
+        with self._parent(source) as (origin, _), self._parent(key, create=create) as (to, wanted):
             # rename(2) would replace a file, and an empty directory.
             if _exists(to, wanted):
                 raise StorageFailed(f"{self._shown(key)} already exists", place=self._shown(key))
-            self._calls.move(name, origin, wanted, to)
+            # By their paths: the opened directories may have been renamed since.
+            self._calls.move(self._root / source, origin, self._root / key, to)
             # The new name first: after a crash it may have both names, never neither.
             self._calls.sync(to)
             self._calls.sync(origin)

@@ -14,17 +14,10 @@ from sluicegate import units
 from sluicegate.errors import Corrupt
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.positions import Positions
+from sluicegate.sinks.base import DATA, KINDS, PENDING, PUBLISHED, REJECTS, Output
+from sluicegate.sinks.files import FileSink
 from sluicegate.stream.history import discarded
-from sluicegate.stream.output import (
-    DATA,
-    KINDS,
-    PENDING,
-    PUBLISHED,
-    REJECTS,
-    Output,
-    Sink,
-    read_output,
-)
+from sluicegate.stream.output import compare, name_of, read_output
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged, has
 from sluicegate.stream.stream import Stream
 
@@ -104,7 +97,7 @@ class StreamAudit:
 
 
 def audit_stream(
-    stream: Stream, sink: Sink | None, since: float = 0.0, *, read_data: bool = False
+    stream: Stream, sink: FileSink | None, since: float = 0.0, *, read_data: bool = False
 ) -> StreamAudit:
     """Audit the epochs committed at or after a time that are part of the stream."""
     head = stream.chain.head()
@@ -117,7 +110,7 @@ def audit_stream(
     audit.run(max(first - 1, head.floor))
     result = audit.result
     if sink:
-        result.findings += _strays(stream, sink, head)
+        result.findings += _published(stream, sink)
     elif any(each.snapshot.output for each in result.epochs):
         result.findings.append(NO_SINK.at(stream.uri, "its published output cannot be checked"))
     return result
@@ -127,7 +120,7 @@ class _Audit:
     """Compares snapshots with those before them, up to a head."""
 
     def __init__(
-        self, stream: Stream, sink: Sink | None, head: Snapshot, *, read_data: bool
+        self, stream: Stream, sink: FileSink | None, head: Snapshot, *, read_data: bool
     ) -> None:
         self._stream = stream
         self._sink = sink
@@ -206,7 +199,7 @@ def _distance(start: Positions, end: Positions) -> int | None:
 
 
 def _output(
-    stream: Stream, sink: Sink | None, epoch: AuditedEpoch, output: Output, *, read_data: bool
+    stream: Stream, sink: FileSink | None, epoch: AuditedEpoch, output: Output, *, read_data: bool
 ) -> Iterator[Finding]:
     snapshot, counts = epoch.snapshot, epoch.counts or {}
     for kind, counted in ((DATA, counts.get("written", 0)), (REJECTS, counts.get("rejected", 0))):
@@ -217,7 +210,7 @@ def _output(
         return
     for kind in KINDS:
         for file in output.files.get(kind, ()):
-            status = sink.status(snapshot, kind, file, read=read_data)
+            status = sink.status(name_of(snapshot), kind, file, read=read_data)
             place = f"{sink.uri}, {kind} of snapshot {snapshot.number}, {file.name}"
             if status == PENDING:
                 yield UNPUBLISHED.at(place, "the next start publishes it")
@@ -226,10 +219,11 @@ def _output(
                 yield OUTPUT.at(place, status, repair=units.command(*back))
 
 
-def _strays(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Finding]:
-    # Newer output was published since, by a running job.
-    strays = sorted(n for n in sink.published() if n <= head.number and not head.includes(n))
-    if strays:
+def _published(stream: Stream, sink: FileSink) -> Iterator[Finding]:
+    """What is published and should not be."""
+    found = compare(stream, sink)
+    yield from found.findings(stream, sink)
+    if strays := sorted({name.number for name in found.disowned}):
         numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
         repair = units.command("submit", stream.name)
         yield STRAY.at(sink.uri, f"of snapshots {numbers}", repair=repair)

@@ -11,7 +11,6 @@ that snapshot publishes it again.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,13 +21,13 @@ from typing import Any, TypeVar
 
 from sluicegate import units
 from sluicegate.errors import Corrupt, Locked, NotFound
+from sluicegate.sinks.files import FileSink, OutputGarbage
 from sluicegate.state import manifest
 from sluicegate.storage import Stat, base
 from sluicegate.storage.blobs import Blobs, Ref, Stored
 from sluicegate.stream.append import PruneDraft, Signature
 from sluicegate.stream.chain import HOME_DIRECTORY
 from sluicegate.stream.history import intact_snapshots, newest_epoch
-from sluicegate.stream.output import ATTEMPTS, KINDS, NAME, TRASH, Sink
 from sluicegate.stream.scan import discarded_by
 from sluicegate.stream.snapshot import Snapshot, SnapshotDamaged, Span, has, key_of
 from sluicegate.stream.stream import Stream
@@ -274,61 +273,22 @@ def _prefixes(stream: Stream) -> list[str]:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class OutputGarbage:
-    """What may be removed from a sink: reverted output, and files of dead writers."""
-
-    reverted: tuple[Path, ...] = ()
-    attempts: tuple[Path, ...] = ()
-    unfinished: tuple[Path, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.reverted or self.attempts or self.unfinished)
-
-    @property
-    def shown(self) -> str:
-        """For people: how many of each."""
-        counts = (
-            (self.reverted, "reverted output", ""),
-            (self.attempts, "output of a failed attempt", "outputs of failed attempts"),
-            (self.unfinished, "unfinished file", ""),
-        )
-        return ", ".join(units.counted(len(paths), *what) for paths, *what in counts if paths)
-
-
-def list_output_garbage(stream: Stream, sink: Sink, grace: float) -> OutputGarbage:
+def list_output_garbage(stream: Stream, sink: FileSink, grace: float) -> OutputGarbage:
     """What may be removed from a sink; temporary files only if older than the grace."""
     head = stream.chain.head()
-    limit_ns = (time.time() - grace) * 1e9
-    unfinished = tuple(sink.unfinished(limit_ns))
-    attempts: list[Path] = []
-    if StreamWriter(stream).living_writer(head) is None:
-        # A job clears them away when it starts, so what is there now may be its own.
-        found = (sink.path(f"{ATTEMPTS}/{name}") for name in sink.names(ATTEMPTS))
-        attempts = [path for path in found if path.stat().st_mtime_ns <= limit_ns]
-    never_committed = (sink.path(f"{TRASH}/staged/{n}") for n in sink.names(f"{TRASH}/staged"))
-    attempts += (path for path in never_committed if path.stat().st_mtime_ns <= limit_ns)
-    return OutputGarbage(tuple(_reverted(stream, sink, head)), tuple(attempts), unfinished)
+    needed = _reachable(stream, head)
+    return sink.garbage(
+        (time.time() - grace) * 1e9,
+        lambda number: has(needed, number),
+        is_running=StreamWriter(stream).living_writer(head) is not None,
+    )
 
 
-def empty(stream: Stream, sink: Sink, grace: float) -> OutputGarbage:
-    """Remove the garbage of a sink. That takes no lock: an orphan stays an orphan."""
+def empty(stream: Stream, sink: FileSink, grace: float) -> OutputGarbage:
+    """Remove the garbage of a sink."""
     garbage = list_output_garbage(stream, sink, grace)
-    for path in (*garbage.reverted, *garbage.attempts):
-        shutil.rmtree(path, ignore_errors=True)
-    for path in garbage.unfinished:
-        path.unlink(missing_ok=True)
+    sink.remove(garbage)
     return garbage
-
-
-def _reverted(stream: Stream, sink: Sink, head: Snapshot) -> Iterator[Path]:
-    """Unpublished output that can never be part of the stream again."""
-    names = [(kind, name) for kind in KINDS for name in sink.names(f"{TRASH}/{kind}")]
-    needed = _reachable(stream, head) if names else []
-    for kind, name in names:
-        match = NAME.fullmatch(name)
-        if match and not has(needed, int(match[1])):
-            yield sink.path(f"{TRASH}/{kind}/{name}")
 
 
 def _reachable(stream: Stream, head: Snapshot) -> list[Span]:

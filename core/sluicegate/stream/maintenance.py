@@ -21,6 +21,7 @@ from sluicegate.maintenance import (
     position_samples,
 )
 from sluicegate.plan import Action, Plan, Subject
+from sluicegate.sinks.files import FileSink
 from sluicegate.sources.log.log import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
@@ -28,7 +29,7 @@ from sluicegate.stream.history import intact_snapshots
 from sluicegate.stream.journal import KIND, StreamJournal, StreamOperation
 from sluicegate.stream.operations.compact import CompactState
 from sluicegate.stream.operations.prune import Prune
-from sluicegate.stream.output import Sink, look_at_sink
+from sluicegate.stream.output import look_at_sink
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.spec import range_of
 from sluicegate.stream.state import shards_of
@@ -159,7 +160,7 @@ class StreamMaintenance:
         plan = self._plan(f"Empty the trash of {sink.uri}", Action("remove", "trash", found.shown))
         return PlannedStep.by(plan, partial(gc.empty, self._stream, sink, GRACE))
 
-    def _sink(self) -> Sink | None:
+    def _sink(self) -> FileSink | None:
         return look_at_sink(self._stream, self._named.sink if self._named else None)
 
     def _change(self, operation: StreamOperation) -> PlannedStep:

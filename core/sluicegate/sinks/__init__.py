@@ -1,0 +1,1 @@
+"""Where the output of streams goes: one protocol, one file for each kind."""
