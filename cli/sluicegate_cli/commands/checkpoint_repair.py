@@ -25,6 +25,7 @@ EXAMPLES = (
     ("checkpoint repair orders --dry-run", "what can be repaired, and how?"),
     ("checkpoint repair /data/orders/checkpoint --sink /data/orders/out", "with its file sink"),
     ("checkpoint repair clicks --read-data --dry-run", "a gated stream, every blob read"),
+    ("checkpoint repair clicks --adopt --dry-run", "an old backup was restored"),
     ("checkpoint repair orders --query-id 34fae261-94bb-4005-833c-cd8c1866089c", "lost metadata"),
 )
 DOCUMENTS = ("sluicegate.plan",)
@@ -44,6 +45,14 @@ def run(
     query_id: Annotated[
         str | None, typer.Option(metavar="UUID", help="id of the query, if metadata is lost")
     ] = None,
+    withdraw: Annotated[
+        bool,
+        typer.Option("--withdraw", help="take back output that a restored chain does not know"),
+    ] = False,
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="keep that output; apply its events without publishing them"),
+    ] = False,
     force: ForceOption = False,
     writer_gone: WriterGoneOption = False,
     as_: AsOption = None,
@@ -53,13 +62,21 @@ def run(
     The job must be stopped and its JVM must have ended. An interrupted operation is finished
     first. Changed files are kept, so that `sluicegate undo` restores them byte for byte.
 
-    A gated stream continues from its newest intact snapshot; the plan lists what is discarded.
+    A gated stream continues from its newest intact snapshot; the plan lists what is discarded. If
+    its sink has output that the chain does not know, because an old backup was restored, choose
+    with --withdraw or --adopt what happens to that output.
     """
     session = Session.of(ctx)
     found = session.target(target, as_, sink=sink, writer_gone=writer_gone)
     refuse_options(found, sink=sink, offsets=offsets, query_id=query_id)
+    refuse_options(found, withdraw=withdraw or None, adopt=adopt or None)
+    if withdraw and adopt:
+        raise UsageError(
+            "choose one of --withdraw and --adopt", hint="--dry-run shows what each does"
+        )
     known = read_positions(offsets) if offsets else None
-    change = Repair(read_data, known, _uuid(query_id), force).of(found)
+    choice = "withdraw" if withdraw else "adopt" if adopt else None
+    change = Repair(read_data, known, _uuid(query_id), force, choice).of(found)
     session.carry_out(change)
     return ProblemsFound.exit_code if change.plan.choices else EXIT_DONE
 

@@ -12,7 +12,7 @@ from sluicegate.config import FILE_NAME
 from sluicegate.errors import NotFound, UsageError
 from sluicegate.ops.setup import apply_init, plan_init, plan_store
 from sluicegate.positions import Positions
-from sluicegate.sources.log.log import BrokerNeeded
+from sluicegate.sources.base import BrokerNeeded
 from sluicegate.stream.operations.begin import begin, plan_begin, start_of
 from sluicegate_cli.inputs import read_positions
 from sluicegate_cli.session import Session

@@ -34,7 +34,14 @@ from sluicegate.positions import Positions
 from sluicegate.process import Who, myself
 from sluicegate.state import manifest
 from sluicegate.storage.blobs import Blobs, Ref
-from sluicegate.stream.snapshot import MAX_DELTAS, Kind, Manifest, Snapshot, extended
+from sluicegate.stream.snapshot import (
+    MAX_DELTAS,
+    Fingerprints,
+    Kind,
+    Manifest,
+    Snapshot,
+    extended,
+)
 
 NEW_GENERATION = frozenset({Kind.RESET, Kind.ROLLBACK, Kind.REPAIR, Kind.IMPORT})
 _RUNS = frozenset({Kind.CLAIM, Kind.EPOCH})
@@ -99,6 +106,8 @@ class Epoch:
     stamps: Ref | None = None
     number: int | None = None
     output: Ref | None = None
+    fingerprints: Fingerprints = field(default_factory=dict)
+    hooks: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +155,9 @@ class EpochDraft:
             stamps=epoch.stamps,
             output=epoch.output,
             operators=epoch.operators or head.operators,
+            fingerprints={**head.fingerprints, **epoch.fingerprints},
+            hooks={**head.hooks, **epoch.hooks},
+            adopting=Positions({}) if epoch.end.covers(head.adopting) else head.adopting,
         )
 
     def _dedup(self, head: Snapshot, blobs: Blobs) -> Manifest:
@@ -275,6 +287,10 @@ class NewGenerationDraft:
         if self.moved:
             # On top of the current positions: partitions that are not named stay.
             content["positions"] = head.positions.updated(self.moved)
+            moved = {(each.topic, each.partition) for each in self.moved}
+            kept = {at: mark for at, mark in head.fingerprints.items() if at not in moved}
+            # Whoever moves a stream has looked at what the source holds there now.
+            content["fingerprints"] = kept
         return self.signature.next(
             head,
             self.kind,

@@ -16,6 +16,7 @@ from sluicegate.findings import Finding, Severity, rule
 from sluicegate.positions import Positions
 from sluicegate.sinks.base import DATA, KINDS, PENDING, PUBLISHED, REJECTS, Output
 from sluicegate.sinks.files import FileSink
+from sluicegate.sources.base import needs_broker
 from sluicegate.stream.history import discarded
 from sluicegate.stream.output import compare, name_of, read_output
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged, has
@@ -156,8 +157,13 @@ class _Audit:
                 raise
             self._not_auditable(snapshot.number, e.message)
             return
-        found = _output(self._stream, self._sink, epoch, output, read_data=self._read_data)
-        self.result.findings += found
+        if not before.adopting:
+            # What was adopted had been published before.
+            self.result.findings += _counted(self._stream, epoch, output)
+        if self._sink:
+            read = self._read_data
+            found = _output(self._stream, self._sink, epoch.snapshot, output, read_data=read)
+            self.result.findings += found
 
     def _snapshot(self, number: int) -> Snapshot | None:
         """A snapshot; None if a repair has discarded it."""
@@ -185,10 +191,15 @@ def _epoch(
         if counts["read"] != parts or counts["applied"] != events:
             text = ", ".join(f"{name} {count:,}" for name, count in counts.items())
             findings.append(COUNTS.at(place, f"{text}; counted {events:,}"))
-        elif moved is not None and moved != counts["read"]:
+        elif moved is not None and moved != counts["read"] and _is_dense(snapshot):
             detail = f"positions moved by {moved:,}, but {counts['read']:,} were read"
             findings.append(COUNTS.at(place, detail))
     return AuditedEpoch(snapshot, moved, events, counts)
+
+
+def _is_dense(snapshot: Snapshot) -> bool:
+    """Whether the distance of positions is a number of records."""
+    return not needs_broker(str(snapshot.pins.get("source")))
 
 
 def _distance(start: Positions, end: Positions) -> int | None:
@@ -198,16 +209,19 @@ def _distance(start: Positions, end: Positions) -> int | None:
     return sum(each.offset - (start.get(each.topic, each.partition) or 0) for each in end)
 
 
-def _output(
-    stream: Stream, sink: FileSink | None, epoch: AuditedEpoch, output: Output, *, read_data: bool
-) -> Iterator[Finding]:
+def _counted(stream: Stream, epoch: AuditedEpoch, output: Output) -> Iterator[Finding]:
+    """Whether as many rows are listed as were counted."""
     snapshot, counts = epoch.snapshot, epoch.counts or {}
     for kind, counted in ((DATA, counts.get("written", 0)), (REJECTS, counts.get("rejected", 0))):
         if output.rows(kind) != counted:
             detail = f"{output.rows(kind):,} rows of {kind} are listed, {counted:,} were counted"
             yield COUNTS.at(f"{stream.uri}, snapshot {snapshot.number}", detail)
-    if sink is None:
-        return
+
+
+def _output(
+    stream: Stream, sink: FileSink, snapshot: Snapshot, output: Output, *, read_data: bool
+) -> Iterator[Finding]:
+    """Whether all files are published, and are as they were written."""
     for kind in KINDS:
         for file in output.files.get(kind, ()):
             status = sink.status(name_of(snapshot), kind, file, read=read_data)

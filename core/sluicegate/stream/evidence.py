@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from shlex import quote
 
-from sluicegate.errors import Corrupt, StorageFailed
+from sluicegate.errors import Corrupt, NotFound, StorageFailed
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.storage import Storage, open_storage
 from sluicegate.stream.chain import HEAD, Hint, home_key, read_hint
@@ -89,6 +89,16 @@ def gather(stream: Stream) -> Evidence:
     _identify(stream, found)
     _refuse_stray(stream, found)
     return found
+
+
+def identity_of(stream: Stream) -> str | None:
+    """Which stream this is, also if its chain is damaged; None if no snapshot can be read."""
+    try:
+        return stream.chain.head().stream_id
+    except (Corrupt, NotFound):
+        found = gather(stream)
+        snapshot = _first_snapshot(stream, found.numbers[::-1])
+        return found.stream_id or (snapshot.stream_id if snapshot else None)
 
 
 def unreadable(storage: Storage, key: str, error: StorageFailed) -> Finding:

@@ -30,6 +30,9 @@ def content_of(snapshot: Snapshot) -> dict[str, Any]:
         "state": snapshot.state,
         "dedup": snapshot.dedup,
         "operators": snapshot.operators,
+        "adopting": snapshot.adopting,
+        "fingerprints": snapshot.fingerprints,
+        "hooks": snapshot.hooks,
         "ancestry": snapshot.ancestry,
     }
 

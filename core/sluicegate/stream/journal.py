@@ -17,9 +17,10 @@ from typing import Any, ClassVar, Self
 from sluicegate import units
 from sluicegate.errors import Corrupt, Drifted, SluicegateError, UsageError
 from sluicegate.journal import Approval, Entry, Journal, check_drift, undone_by
-from sluicegate.plan import Action, Plan, Precondition, Subject
+from sluicegate.plan import Action, Choice, Plan, Precondition, Subject
 from sluicegate.positions import Positions, from_spark, to_spark
 from sluicegate.reset import SKIP, Partition, moves_text, moving
+from sluicegate.sinks.files import FileSink
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.append import Signature
 from sluicegate.stream.history import changes
@@ -41,6 +42,7 @@ _EMPTY: dict[str, Any] = {
     "note": "",
     "undoes": None,
     "inputs": None,
+    "choice": None,
 }
 
 
@@ -58,6 +60,7 @@ class Workplace:
 
     stream: Stream
     writer: StreamWriter
+    sink: FileSink | None = None
     on_progress: Callable[[int, int], None] = silent
     base: Snapshot | None = None
     merged: dict[object, Any] = field(default_factory=dict)
@@ -77,6 +80,7 @@ class Parts:
     needs: tuple[Precondition, ...]
     actions: list[Action] = field(default_factory=list)
     consequences: list[str] = field(default_factory=list)
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +156,7 @@ def _checked(work: Mapping[str, Any]) -> dict[str, Any]:
             "note": str(),
             "undoes": None | str(),
             "inputs": None | list() as inputs,
+            "choice": None | str(),
             **unknown,
         } if not unknown:
             try:
@@ -250,14 +255,19 @@ class StreamJournal(Journal[StreamOperation]):
     """`Journal` of a gated stream."""
 
     def __init__(
-        self, stream: Stream, *, name: str | None = None, progress: Progress = no_progress
+        self,
+        stream: Stream,
+        *,
+        name: str | None = None,
+        progress: Progress = no_progress,
+        sink: FileSink | None = None,
     ) -> None:
         self.uri = stream.uri
         self._stream = stream
         self._writer = StreamWriter(stream)
         self._name = name
         self._progress = progress
-        self._workplace = Workplace(stream, self._writer)
+        self._workplace = Workplace(stream, self._writer, sink)
 
     def history(self) -> list[Entry]:
         head = self._stream.chain.head()
@@ -293,6 +303,7 @@ class StreamJournal(Journal[StreamOperation]):
             actions=tuple(parts.actions),
             consequences=tuple(consequences),
             preconditions=parts.needs,
+            choices=parts.choices,
             subject=Subject(KIND, self._stream.uri, self._name, self._identity()),
             work=operation.to_work() if parts.actions else {},
         )

@@ -22,7 +22,7 @@ from sluicegate.maintenance import (
 )
 from sluicegate.plan import Action, Plan, Subject
 from sluicegate.sinks.files import FileSink
-from sluicegate.sources.log.log import needs_broker
+from sluicegate.sources.base import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
 from sluicegate.stream.history import intact_snapshots
@@ -78,14 +78,15 @@ class StreamMaintenance:
 
     def _verified(self, seconds: float) -> Verified:
         if self._options.dry_run:
-            return verify(self._stream)
+            return verify(self._stream, sink=self._sink())
         try:
             storage = self._stream.storage
             notes = None if storage.read_only else storage
-            return verify(self._stream, Reading(max_duration=seconds, notes=notes))
+            reading = Reading(max_duration=seconds, notes=notes)
+            return verify(self._stream, reading, sink=self._sink())
         except StorageFailed:
             # Where the cursor cannot be saved, each run would read from the start.
-            return verify(self._stream)
+            return verify(self._stream, sink=self._sink())
 
     def _lag(self) -> str:
         head = self._stream.chain.head()
@@ -181,9 +182,9 @@ def _many_small(sizes: Sequence[int], large: int | None = None) -> bool:
     return sum(sizes) - large >= _SMALL_PART * sum(sizes)
 
 
-def status(stream: Stream) -> Status:
+def status(stream: Stream, sink: FileSink | None = None) -> Status:
     """The newest snapshot, its lag behind the source, whether a job runs, and what is wrong."""
-    findings = tuple(verify(stream).findings)
+    findings = tuple(verify(stream, sink=sink).findings)
     try:
         head = stream.chain.head()
     except SluicegateError:

@@ -23,6 +23,7 @@ from sluicegate.sinks.base import KINDS, File, Output, OutputLost, Settled, Snap
 from sluicegate.sinks.files import FileSink
 from sluicegate.storage import local_root
 from sluicegate.storage.blobs import Ref
+from sluicegate.stream.evidence import identity_of
 from sluicegate.stream.history import changes, discarded, newest_epoch
 from sluicegate.stream.snapshot import (
     ChainDamaged,
@@ -131,11 +132,16 @@ def _some(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:5])) + more
 
 
-def compare(stream: Stream, sink: FileSink, since: int = 0) -> Comparison:
-    """Compare a sink with the chain; output below `since` is known to be the chain's own."""
+def compare(
+    stream: Stream, sink: FileSink, since: int = 0, head: Snapshot | None = None
+) -> Comparison:
+    """Compare a sink with the chain; output below `since` is known to be the chain's own.
+
+    Without `head`, with the newest snapshot.
+    """
     # The head last: an epoch is committed before it is published.
     published, claims = sink.published(), sink.claims()
-    return _Comparing(stream, stream.chain.head(), since).run(published, claims)
+    return _Comparing(stream, head or stream.chain.head(), since).run(published, claims)
 
 
 class _Comparing:
@@ -315,7 +321,8 @@ class Publisher:
 
 def look_at_sink(stream: Stream, uri: str | None) -> FileSink | None:
     """The sink of a stream, only to be read; None if it has none of its own."""
-    return files.look_at_sink(_place(stream, uri), stream.chain.head().stream_id)
+    stream_id = identity_of(stream)
+    return files.look_at_sink(_place(stream, uri), stream_id) if stream_id else None
 
 
 def open_sink(stream: Stream, uri: str | None) -> FileSink:

@@ -89,6 +89,8 @@ MAX_DELTAS = 16
 _HEX = re.compile(r"[0-9a-f]{1,128}")
 _NONCE = re.compile(r"[0-9a-f]{32}")
 _U64 = range(2**64)
+Fingerprints = Mapping[tuple[str, int], tuple[int, str]]
+"""Topic and partition → the offset behind a record, and a digest of the record."""
 Nothing: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -136,6 +138,10 @@ class Snapshot:
     Empty so far, and kept from one snapshot to the next: `topics` (identity of each), `window`
     (index of random ids), `packs` (files that hold many blobs), `hooks` (how far each has got) and
     `disowned` (number and nonce of epochs that were published and rolled back).
+
+    `adopting` is set after a repair that keeps output of which the chain knows nothing: up to these
+    positions events are applied, but not published. `fingerprints` are the last record that was
+    read of each partition: the offset behind it, and a digest. Both are absent where empty.
     """
 
     stream: str
@@ -171,6 +177,8 @@ class Snapshot:
     packs: tuple[Ref, ...] = ()
     hooks: Mapping[str, Any] = field(default_factory=dict)
     disowned: tuple[tuple[int, str], ...] = ()
+    adopting: Positions = Positions({})  # noqa: RUF009 - a frozen value
+    fingerprints: Fingerprints = field(default_factory=dict)
     pins: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     digest: str = field(default="", compare=False)
@@ -259,11 +267,23 @@ def _fields(snapshot: Snapshot) -> dict[str, Any]:
         "disowned": [list(each) for each in snapshot.disowned],
         "pins": dict(snapshot.pins),
         "details": dict(snapshot.details),
+        **_later_fields(snapshot),
     }
 
 
+def _later_fields(snapshot: Snapshot) -> dict[str, Any]:
+    """The fields that are absent where empty, so that older snapshots have the same bytes."""
+    fields: dict[str, Any] = {}
+    if snapshot.adopting:
+        fields["adopting"] = _from_positions(snapshot.adopting)
+    if snapshot.fingerprints:
+        known = sorted(snapshot.fingerprints.items())
+        fields["fingerprints"] = [[*place, *mark] for place, mark in known]
+    return fields
+
+
 def _snapshot(fields: Mapping[str, Any]) -> Snapshot:
-    if not isinstance(fields, dict) or len(fields) != _FIELD_COUNT:
+    if not isinstance(fields, dict) or len(fields.keys() - _LATER) != _FIELD_COUNT:
         raise ValueError("not the keys of a snapshot")
     who = Who.from_fields(fields["by"])
     if who is None:
@@ -305,12 +325,18 @@ def _snapshot(fields: Mapping[str, Any]) -> Snapshot:
         packs=tuple(Ref.from_fields(each) for each in fields["packs"]),
         hooks=_map(fields["hooks"]),
         disowned=tuple((_number(n), _hex(nonce, _NONCE)) for n, nonce in fields["disowned"]),
+        adopting=_to_positions(fields.get("adopting", {})),
+        fingerprints={
+            (_text(topic), _number(partition)): (_number(offset), _hex(digest, _HEX))
+            for topic, partition, offset, digest in fields.get("fingerprints", ())
+        },
         pins=_map(fields["pins"]),
         details=_map(fields["details"]),
     )
 
 
 _FIELD_COUNT = 35
+_LATER = {"adopting", "fingerprints"}
 
 
 def _from_positions(positions: Positions) -> dict[str, list[list[int]]]:

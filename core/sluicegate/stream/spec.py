@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.config import NamedStream
-from sluicegate.errors import ConfigInvalid, NotFound
+from sluicegate.errors import ConfigInvalid, Corrupt, NotFound, SluicegateError
+from sluicegate.findings import Finding, Severity, rule
 from sluicegate.positions import Positions
 from sluicegate.reset import Partition, Range
-from sluicegate.sources.log.log import incarnation_of, needs_broker, source_range
+from sluicegate.sources.base import (
+    Source,
+    incarnation_of,
+    needs_broker,
+    open_source,
+    source_range,
+)
 from sluicegate.state.aggregates import Aggregate, Value, parse
 from sluicegate.stream.snapshot import Snapshot
 
@@ -133,6 +140,59 @@ def range_of(snapshot: Snapshot) -> tuple[Positions, Positions]:
             hint="inspect it with: sluicegate checkpoint inspect STREAM",
         )
     return source_range(source, snapshot.pins.get(INCARNATION))
+
+
+SOURCE_CHANGED = rule(
+    "SG-SOURCE-CHANGED",
+    Severity.ERROR,
+    "the source no longer holds the records that were read",
+    "At the offset of the last record that was read, the source has another record, or it ends "
+    "before that offset: it was restored from a backup, or lost records and was written to again. "
+    "Some of its present records were never read, and some that were applied are gone, so no job "
+    "starts. Restore the source. If its present records are right, move the stream back to where "
+    "they differ: `sluicegate offsets reset --skip-seen` applies those that it has not seen.",
+)
+
+
+class SourceChanged(Corrupt):
+    """The source has other records than those that were read."""
+
+    default_hint = (
+        "restore the source; or move the stream to where its records differ, with: sluicegate "
+        "offsets reset STREAM --skip-seen"
+    )
+
+
+def refuse_changed(source: Source, head: Snapshot) -> None:
+    """`SourceChanged` if the last records that were read are not there any more."""
+    for finding in changed_records(source, head):
+        raise SourceChanged(f"{finding.rule.title}: {finding.detail}", place=source.uri)
+
+
+def changed_records(source: Source, head: Snapshot) -> Iterator[Finding]:
+    """What the source has in the place of records that were read; trimmed ones are not known."""
+    latest = source.latest()
+    for (topic, partition), (end, known) in sorted(head.fingerprints.items()):
+        place = f"{source.uri}, {topic}[{partition}]"
+        last = latest.get(topic, partition) or 0
+        if last < end:
+            detail = f"{topic}[{partition}] ends at {last:,}, but was read up to {end:,}"
+            yield SOURCE_CHANGED.at(place, detail)
+        elif source.fingerprint(topic, partition, end) not in (None, known):
+            detail = f"{topic}[{partition}] has another record at {end - 1:,} than the one read"
+            yield SOURCE_CHANGED.at(place, detail)
+
+
+def source_findings(head: Snapshot) -> list[Finding]:
+    """What is wrong with the source of a stream, if it can be asked."""
+    uri = head.pins.get("source")
+    if not head.fingerprints or not isinstance(uri, str):
+        return []
+    try:
+        return list(changed_records(open_source(uri, head.pins.get(INCARNATION)), head))
+    except SluicegateError:
+        # Not here, or not reachable: the job's start and `offsets lag` report that.
+        return []
 
 
 def ranges_of(snapshot: Snapshot, *, needed: bool) -> Mapping[Partition, Range]:

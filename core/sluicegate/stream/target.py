@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sluicegate.maintenance import RunOptions, Sample, Steps
     from sluicegate.positions import Positions
     from sluicegate.report import Report
+    from sluicegate.sinks.files import FileSink
     from sluicegate.stream import verify
     from sluicegate.stream.journal import StreamJournal, StreamOperation
     from sluicegate.stream.operations.rebalance import StreamShards
@@ -41,7 +42,12 @@ class GatedStream(Target):
     """A stream of our own pipeline: a chain of snapshots in a home."""
 
     kind: ClassVar = TargetKind.STREAM
-    accepts: ClassVar = frozenset({"--snapshot", "--batch", "--read-data-subset", "--max-duration"})
+    accepts: ClassVar = frozenset(
+        {
+            *("--snapshot", "--batch", "--read-data-subset", "--max-duration"),
+            *("--sink", "--withdraw", "--adopt"),
+        }
+    )
     maintenance_lock: ClassVar = "locks/maintain.lock"
 
     @classmethod
@@ -96,19 +102,23 @@ class GatedStream(Target):
             # How far it got is saved beside the stream, although the stream itself is only read.
             wanted = replace(wanted, notes=open_storage(stream.uri))
         with self.options.progress("reading blobs") as on_progress:
-            result = verify(stream, wanted, on_progress)
+            result = verify(stream, wanted, on_progress, self.sink_of(stream))
         return verify_report(stream.uri, result, wanted)
 
     def audit(self, since_ms: int = 0, *, read_data: bool = False) -> Report:
         from sluicegate.stream.audit import audit_stream
-        from sluicegate.stream.output import look_at_sink
         from sluicegate.stream.report import audit_report
 
         stream = self.stream
-        named = self.config.streams.get(self.configured_name or stream.name)
-        sink = look_at_sink(stream, self.options.sink or (named.sink if named else None))
-        result = audit_stream(stream, sink, since_ms / 1000, read_data=read_data)
+        result = audit_stream(stream, self.sink_of(stream), since_ms / 1000, read_data=read_data)
         return audit_report(stream.uri, result)
+
+    def sink_of(self, stream: Stream) -> FileSink | None:
+        """Where its output is, only to be read; None if that is not known, or nothing is there."""
+        from sluicegate.stream.output import look_at_sink
+
+        named = self.config.streams.get(self.configured_name or stream.name)
+        return look_at_sink(stream, self.options.sink or (named.sink if named else None))
 
     def show_positions(self, at: int | None = None) -> Report:
         from sluicegate.stream.report import positions_report
@@ -122,7 +132,7 @@ class GatedStream(Target):
 
     def lag(self, ends: Positions | None = None) -> list[Lag]:
         from sluicegate.lag import ends_unknown, lags
-        from sluicegate.sources.log.log import BrokerNeeded
+        from sluicegate.sources.base import BrokerNeeded
         from sluicegate.stream.spec import range_of
 
         _, head = self.snapshot(None)
@@ -155,7 +165,8 @@ class GatedStream(Target):
     def status(self) -> Status:
         from sluicegate.stream.maintenance import status
 
-        return status(self.stream)
+        stream = self.stream
+        return status(stream, self.sink_of(stream))
 
     def metrics(self) -> Iterator[Sample]:
         from sluicegate.stream.maintenance import metrics
@@ -183,7 +194,12 @@ class GatedStream(Target):
         from sluicegate.stream.stream import open_stream
 
         stream = open_stream(canonical_uri(self.uri), read_only=self.options.read_only)
-        return StreamJournal(stream, name=self.configured_name, progress=self.options.progress)
+        return StreamJournal(
+            stream,
+            name=self.configured_name,
+            progress=self.options.progress,
+            sink=self.sink_of(stream),
+        )
 
     def change(self, operation: StreamOperation) -> Change:
         """An operation on the stream, planned."""
@@ -219,7 +235,9 @@ class GatedStream(Target):
     def repair(self, asked: Repair) -> Change:
         from sluicegate.stream.operations import repair
 
-        return self.change(repair.Repair(read_data=asked.read_data, force=asked.force))
+        return self.change(
+            repair.Repair(read_data=asked.read_data, force=asked.force, choice=asked.choice)
+        )
 
 
 def _reading(wanted: Reading) -> verify.Reading | None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 from sluicegate import codec, units
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors, rule, worst_first
+from sluicegate.sinks.files import FileSink
 from sluicegate.storage import Storage
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import evidence
 from sluicegate.stream.gc import GRACE, old_temporaries
+from sluicegate.stream.output import TWICE, compare
 from sluicegate.stream.scan import Bad, Survey, look_at, survey
 from sluicegate.stream.snapshot import Snapshot, merged, shown
+from sluicegate.stream.spec import SOURCE_CHANGED, source_findings
 from sluicegate.stream.stream import Stream
 
 BELOW_FLOOR = rule(
@@ -113,8 +117,12 @@ def verify(
     stream: Stream,
     reading: Reading | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+    sink: FileSink | None = None,
 ) -> Verified:
-    """Check every snapshot and every blob; with `reading`, also the content of blobs."""
+    """Check every snapshot and every blob; with `reading`, also the content of blobs.
+
+    With `sink`, also that the chain knows all published output.
+    """
     found = survey(stream)
     if found.newest < 0 and not found.findings and not found.obstacles:
         raise NotFound(f"there is no chain in {stream.uri}", place=stream.uri)
@@ -124,10 +132,23 @@ def verify(
         if bad:
             # Again, to find the snapshots that they belong to.
             found = survey(stream, known=[*bad, *(each for each, _ in found.bad.values())])
-    findings = (*found.findings, *found.obstacles, *_notes(stream, found))
+    findings = (
+        *found.findings,
+        *found.obstacles,
+        *_published(stream, sink),
+        *(source_findings(found.head) if found.head else ()),
+        *_notes(stream, found),
+    )
     result.findings = worst_first(_with_repair(stream, each) for each in findings)
     result.head, result.live = found.head, frozenset(ref.digest for ref in found.live)
     return result
+
+
+def _published(stream: Stream, sink: FileSink | None) -> Iterator[Finding]:
+    """What is published, but not by this chain."""
+    # Where the chain is damaged, that is reported, and its repair looks at the sink again.
+    with suppress(Corrupt, NotFound):
+        yield from compare(stream, sink).findings(stream, sink) if sink else ()
 
 
 def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
@@ -164,7 +185,8 @@ def _temporaries(stream: Stream, limit_ns: float) -> int:
 
 
 def _with_repair(stream: Stream, finding: Finding) -> Finding:
-    if finding.repair or finding.severity is not Severity.ERROR or finding.rule is evidence.FOREIGN:
+    by_hand = (evidence.FOREIGN, SOURCE_CHANGED, TWICE)
+    if finding.repair or finding.severity is not Severity.ERROR or finding.rule in by_hand:
         return finding
     return finding.rule.at(
         finding.place, finding.detail, repair=units.command("checkpoint", "repair", stream.uri)

@@ -8,7 +8,7 @@ from sluicegate.journal import Approval
 from sluicegate.legacy.v1 import V1Checkpoint
 from sluicegate.plan import Action, Plan
 from sluicegate.positions import Positions
-from sluicegate.sources.log.log import refuse_outside, source_range
+from sluicegate.sources.base import BATCH, is_query, refuse_outside, source_range
 from sluicegate.storage import canonical_uri, joined_uri, open_storage, validate_name
 from sluicegate.stream import home as homes
 from sluicegate.stream.append import Signature
@@ -21,6 +21,9 @@ from sluicegate.stream.writer import StreamWriter
 
 def start_of(source: str, where: str) -> Positions:
     """The positions at the `earliest` or `latest` of a source, as numbers."""
+    if is_query(source):
+        # The query has a start of its own; here its batches are counted.
+        return Positions({BATCH: {0: 0}})
     earliest, latest = source_range(source)
     return {"earliest": earliest, "latest": latest}[where]
 

@@ -77,6 +77,9 @@ def content_from_v1(stream: Stream, checkpoint: v1.V1Checkpoint) -> dict[str, An
         "state": Manifest(),
         "dedup": Manifest(),
         "operators": put_operators(stream, checkpoint.operators),
+        "adopting": Positions({}),
+        "fingerprints": {},
+        "hooks": {},
         "ancestry": (),
     }
 

@@ -10,6 +10,7 @@ from sluicegate import units
 from sluicegate.errors import UsageError
 from sluicegate.positions import Position, Positions
 from sluicegate.reset import Known, Point, ResetSpec, Scenario, plan_reset
+from sluicegate.sources.base import is_query
 from sluicegate.stream.append import NewGenerationDraft, Signature
 from sluicegate.stream.history import intact_snapshots, snapshot_before
 from sluicegate.stream.journal import Parts, StreamOperation, Workplace, moves, preconditions
@@ -34,6 +35,16 @@ class Reset(StreamOperation):
 
     def plan(self, at: Workplace) -> Parts:
         stream, head = at.stream, at.stream.chain.head()
+        if is_query(str(head.pins.get("source"))):
+            raise UsageError(
+                f"a streaming query of its own feeds {stream.name}, and knows its offsets",
+                hint="roll the stream back with --reprocess, and the query's checkpoint with it",
+            )
+        if head.adopting:
+            raise UsageError(
+                f"{stream.name} has adopted output whose events it has not read again yet",
+                hint=f"start its job first: {units.command('submit', stream.name)}",
+            )
         # Where nothing was applied yet, nothing can be applied twice.
         if head.sequence and not head.dedup:
             raise NeedsDedup(
