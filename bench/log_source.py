@@ -24,7 +24,8 @@ from pyspark.sql.types import StructType
 
 from sluicegate.errors import UsageError
 from sluicegate.positions import Positions, from_spark, to_spark
-from sluicegate.sources.log.log import Log, admitted, complete
+from sluicegate.sources.base import admitted, complete
+from sluicegate.sources.log.log import Log
 
 NAME = "sluicegate"
 PATH, STARTING, MAX_EVENTS = "path", "startingPositions", "maxEvents"

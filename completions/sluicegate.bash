@@ -156,7 +156,7 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint repair')
-        options=(--sink --read-data --offsets --query-id --force --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--sink --read-data --offsets --query-id --withdraw --adopt --force --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --sink) kind=directories ;;

@@ -414,6 +414,8 @@ complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l sink -r -f -a
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l read-data -d 'decode all state first; takes longer'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l offsets -r -F -d 'end offsets of the damaged batch, if known'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l query-id -r -f -d 'id of the query, if metadata is lost'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l withdraw -d 'take back output that a restored chain does not know'
+complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l adopt -d 'keep that output; apply its events without publishing them'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l force -d 'take over from a running writer'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l writer-gone -d 'confirm that the job has stopped although files changed recently'
 complete -c sluicegate -n '__sluicegate_at "checkpoint repair"' -l as -r -f -a 'spark-checkpoint offset-store stream v1-checkpoint assignment-file' -d 'kind of the target; detected by default'

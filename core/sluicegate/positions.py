@@ -81,6 +81,15 @@ class Positions:
             by_topic.setdefault(each.topic, {})[each.partition] = each.offset
         return Positions(by_topic).checked()
 
+    def covers(self, other: Positions) -> bool:
+        """Whether everything up to the other positions lies before these."""
+        return all((self.get(p.topic, p.partition) or 0) >= p.offset for p in other)
+
+    def highest(self, other: Positions) -> Positions:
+        """For each partition the higher of both."""
+        higher = (p for p in other if (self.get(p.topic, p.partition) or 0) < p.offset)
+        return self.updated(Positions.of(higher))
+
     def checked(self) -> Positions:
         """These positions, if every topic, partition and offset is valid."""
         for topic, partitions in self.by_topic.items():

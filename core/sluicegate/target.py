@@ -194,12 +194,16 @@ class Reset(Request):
 
 @dataclass(frozen=True, slots=True)
 class Repair(Request):
-    """Fix the findings of verify; only the operator knows `offsets` and `query_id`."""
+    """Fix the findings of verify; only the operator knows `offsets` and `query_id`.
+
+    `choice`, of a stream, is what to do with output that the chain does not know.
+    """
 
     read_data: bool = False
     offsets: Positions | None = None
     query_id: str | None = None
     force: bool = False
+    choice: str | None = None
 
     def of(self, target: Target) -> Change:
         return target.repair(self)

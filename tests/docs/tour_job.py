@@ -31,7 +31,7 @@ from sluicegate.job.work import Classified, Folded, Work
 from sluicegate.journal import Approval
 from sluicegate.positions import Positions
 from sluicegate.process import myself
-from sluicegate.sources.log.log import open_source
+from sluicegate.sources.base import open_source
 from sluicegate.stream.operations.begin import begin, start_of
 from sluicegate.stream.output import Publisher, open_sink
 from sluicegate.stream.snapshot import Snapshot
@@ -47,7 +47,7 @@ class LocalEpochs(Epochs):
 
     def _compute(self, head: Snapshot, end: Positions) -> tuple[Work, Results, str]:
         nonce = uuid.uuid4().hex
-        work = self._work(head, end, nonce)
+        _, work = self._work(head, end, nonce)
         return work, compute(work), nonce
 
 

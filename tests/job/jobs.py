@@ -14,7 +14,8 @@ from sluicegate.job.epoch import EpochContext, Epochs, Step
 from sluicegate.job.job import Settings, StreamJob
 from sluicegate.journal import Approval
 from sluicegate.process import myself
-from sluicegate.sources.log.log import Log, admitted, complete
+from sluicegate.sources.base import admitted, complete
+from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage
 from sluicegate.stream.home import MARKER

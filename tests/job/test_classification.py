@@ -90,7 +90,7 @@ def test_source_positions_as_stamps(tmp_path: Path) -> None:
     classified, batches = classify(
         work, parsed(work, again), parsed(work, again, partition=1, first=8)
     )
-    assert (classified.read, classified.applied, classified.partitions) == (6, 6, (0, 1))
+    assert (classified.read, classified.applied) == (6, 6)
     learnt = decode(batches[-1].column(SEGMENT)[0].as_py(), "learnt")
     assert learnt.producers.to_pylist() == [INCARNATION] * 2
     assert (learnt.first.tolist(), learnt.last.tolist()) == ([0, 8], [2, 10])

@@ -16,8 +16,8 @@ from sluicegate.config import NamedStream
 from sluicegate.errors import ConfigInvalid
 from sluicegate.job import aggregate
 from sluicegate.job.epoch import Results, counted
-from sluicegate.job.work import Slice
 from sluicegate.shards.routing import shard_of
+from sluicegate.sources.base import Reached, Slice
 from sluicegate.state import manifest
 from sluicegate.state.backend import EpochIncomplete
 from sluicegate.stream.spec import describe
@@ -230,16 +230,29 @@ class TestDescriptions:
 def test_an_epoch_without_what_a_task_read_is_incomplete(tmp_path: Path) -> None:
     """All that is left adds up: only the number of records to be read shows the loss."""
     table = Table(columns={"price": "long"}, stamp=(), key="user", aggregates={"n": "count"})
-    work = work_of(tmp_path, table, slices=(Slice(0, 0, 2), Slice(1, 0, 2)), deduplicates=False)
+    slices = tuple(Slice("events", partition, 0, 2) for partition in range(2))
+    work = work_of(tmp_path, table, slices=slices, deduplicates=False)
     rows = [{"user": "ann", "price": 1}, {"user": "bob", "price": 2}]
-    classified = [classify(work, parsed(work, rows, at)) for at in range(2)]
+    classified = [
+        classify(work, parsed(work, rows, at), reached=[Reached("events", at, 0, 2, "")])
+        for at in range(2)
+    ]
     done = [
         Results([one for one, _ in some], [*folded(work, _batches(some)).values()], [])
         for some in (classified, classified[:1])
     ]
     assert counted(work, done[0])["applied"] == 4
-    with pytest.raises(EpochIncomplete, match="2 of 4 records were read"):
+    with pytest.raises(EpochIncomplete, match=r"events\[1\] was not read from 0 to 2"):
         counted(work, done[1])
+    with pytest.raises(EpochIncomplete, match=r"events\[0\] was read twice"):
+        counted(replace(work, slices=slices[1:]), done[0])
+    # Where the offsets are dense, the number of records must be right, too.
+    short = [(replace(one, read=1, applied=1), batches) for one, batches in classified]
+    results = Results([one for one, _ in short], done[0].folded, [])
+    with pytest.raises(EpochIncomplete, match="2 of 4 records were read"):
+        counted(work, results)
+    with pytest.raises(EpochIncomplete, match="are not those that were classified"):
+        counted(replace(work, dense=False), results)
 
 
 def _batches(classified: list[Any]) -> list[Any]:

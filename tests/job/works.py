@@ -17,6 +17,8 @@ from sluicegate.job.aggregate import RESULT, fold_shards
 from sluicegate.job.records import Records, Shape, parse
 from sluicegate.job.tasks import RecordClassifier
 from sluicegate.job.work import Classified, Folded, Work
+from sluicegate.sources.base import Reached
+from sluicegate.sources.log.log import LogReader
 from sluicegate.state import manifest
 from sluicegate.state.aggregates import parse as parse_aggregates
 from sluicegate.state.aggregates import rows as shown_rows
@@ -43,8 +45,8 @@ def work_of(root: Path, table: Table, *, shards: int = 4, tasks: int = 2, **more
     )
     description = describe(named)
     work = Work(
-        source=str(root / "log"),
         slices=(),
+        read=LogReader(str(root / "log"), ()),
         shape=Shape(description.columns, description.stamp, description.key),
         incarnation=INCARNATION,
         stream=str(root / "stream"),
@@ -70,9 +72,12 @@ def parsed(work: Work, rows: Iterable[Row], partition: int = 0, first: int = 0) 
     return parse(data, partition, first, work.shape)
 
 
-def classify(work: Work, *records: Records) -> tuple[Classified, list[pa.RecordBatch]]:
+def classify(
+    work: Work, *records: Records, reached: Iterable[Reached] = ()
+) -> tuple[Classified, list[pa.RecordBatch]]:
     """The result of a task that classifies these, and everything that it sends on."""
     classifier = RecordClassifier(work)
+    classifier.reach(reached)
     for each in records:
         classifier.add(each)
     batches = list(classifier.finish())

@@ -23,8 +23,9 @@ from sluicegate.errors import (
     UsageError,
 )
 from sluicegate.positions import Positions
+from sluicegate.sources.base import OutOfRange
 from sluicegate.sources.log import layout as index
-from sluicegate.sources.log.layout import MARKER, MAX_RECORD, LogDamaged, LogReplaced, OutOfRange
+from sluicegate.sources.log.layout import MARKER, MAX_RECORD, LogDamaged, LogReplaced
 from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 from sluicegate.storage import LocalStorage

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.positions import Positions
-from sluicegate.sources.log.layout import OutOfRange
-from sluicegate.sources.log.log import Log, admitted, complete
+from sluicegate.sources.base import OutOfRange, admitted, complete
+from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 
 counts = st.lists(st.integers(0, 1000), min_size=1, max_size=8)

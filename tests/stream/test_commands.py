@@ -313,7 +313,6 @@ class TestChanging:
 
     def test_options_of_other_targets_are_refused(self, sg: Sg, stream: Stream) -> None:
         for arguments in (
-            ("checkpoint", "rollback", NAME, "--to", "1", "--sink", "x"),
             ("checkpoint", "rollback", NAME, "--to", "1", "--into", "x"),
             ("checkpoint", "repair", NAME, "--query-id", "x"),
             ("offsets", "show", NAME, "--consumer", "x"),

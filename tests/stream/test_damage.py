@@ -32,7 +32,7 @@ from sluicegate.stream.append import RebalanceDraft, Signature
 from sluicegate.stream.chain import HEAD, Hint, write_hint
 from sluicegate.stream.gc import sweep
 from sluicegate.stream.history import NotRestorable
-from sluicegate.stream.journal import StreamJournal
+from sluicegate.stream.journal import StreamJournal, Workplace
 from sluicegate.stream.operations import repair
 from sluicegate.stream.snapshot import (
     ChainDamaged,
@@ -847,7 +847,7 @@ def test_what_changes_before_the_lock(lab: Lab, change: str) -> None:
     else:
         streams.work(lab.stream(), 1)
     with pytest.raises(Drifted):
-        repair.repair(writer, diagnosis, Signature(), {})
+        repair.repair(Workplace(writer.stream, writer), diagnosis, Signature(), {})
 
 
 def test_a_plan_may_be_applied_where_the_stream_lies_elsewhere(lab: Lab) -> None:

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial as bound
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,10 @@ from sluicegate.errors import Fenced, ProblemsFound, StaleVersion
 from sluicegate.job import tasks
 from sluicegate.job.aggregate import TARGET, columns
 from sluicegate.job.records import Shape
-from sluicegate.job.work import Classified, Folded, Slice, Work
+from sluicegate.job.work import Classified, Folded, Work
 from sluicegate.positions import Positions
 from sluicegate.sinks.base import DATA, REJECTS, File, Output, Reach
-from sluicegate.sources.log.log import Log, complete
+from sluicegate.sources.base import Reached, Scan, Slice, Source, complete
 from sluicegate.state.backend import EpochIncomplete
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import segments
@@ -64,6 +64,11 @@ class Results:
         return tuple(file for each in self.classified for file in each.files.get(kind, ()))
 
     @property
+    def reached(self) -> list[Reached]:
+        """The slices that were read to their end."""
+        return [reached for each in self.classified for reached in each.reached]
+
+    @property
     def shards(self) -> dict[int, Ref | None]:
         """The result of every shard: its delta, or None for unchanged."""
         found: dict[int, Ref | None] = {}
@@ -73,21 +78,19 @@ class Results:
         return found
 
 
-def compute(spark: SparkSession, work: Work) -> Results:
+def compute(frame: DataFrame | None, work: Work) -> Results:
     """Read, classify and fold in one pass: each task classifies the stamps that it reads."""
-    if not work.slices:
+    if frame is None:
         # Nothing but a new partition, in which there is nothing yet.
         return Results([], [Folded(0, {}, tuple(range(work.shards)))], [])
     schema = from_arrow_schema(columns(work))
-    return _collect(
-        work, _slices(spark, work).mapInArrow(bound(tasks.classify_slices, work), schema)
-    )
+    return _collect(work, frame.mapInArrow(bound(tasks.classify_slices, work), schema))
 
 
-def compute_thoroughly(spark: SparkSession, work: Work) -> Results:
+def compute_thoroughly(frame: DataFrame, work: Work) -> Results:
     """Bring equal stamps to one task first, and classify them there."""
     sent = from_arrow_schema(tasks.sent_columns(work.shape))
-    read = _slices(spark, work).mapInArrow(bound(tasks.read_slices, work), sent)
+    read = frame.mapInArrow(bound(tasks.read_slices, work), sent)
     together = read.repartitionById(work.tasks, tasks.HOME)
     schema = from_arrow_schema(columns(work))
     return _collect(work, together.mapInArrow(bound(tasks.classify_all, work), schema))
@@ -113,8 +116,9 @@ def counted(work: Work, results: Results) -> dict[str, int]:
     """The counts of all tasks, if they add up: every record read once, every event folded once."""
     names = ("read", "applied", "duplicates", "rejected")
     counts = {name: sum(getattr(each, name) for each in results.classified) for name in names}
+    _check_reached(work, results)
     asked = sum(each.end - each.start for each in work.slices)
-    if counts["read"] != asked:
+    if work.dense and counts["read"] != asked:
         raise EpochIncomplete(f"{counts['read']:,} of {units.counted(asked, 'record')} were read")
     if counts["read"] != counts["applied"] + counts["duplicates"] + counts["rejected"]:
         raise EpochIncomplete(f"the records do not add up: {counts}")
@@ -128,10 +132,14 @@ def counted(work: Work, results: Results) -> dict[str, int]:
     return counts
 
 
-def _slices(spark: SparkSession, work: Work) -> DataFrame:
-    """One task for each slice, which gets its number."""
-    count = len(work.slices)
-    return spark.range(0, count, 1, count)
+def _check_reached(work: Work, results: Results) -> None:
+    """Every planned slice was read to its end, once."""
+    planned = Counter((s.topic, s.partition, s.start, s.end) for s in work.slices)
+    found = Counter((r.topic, r.partition, r.start, r.end) for r in results.reached)
+    for topic, partition, start, end in planned - found:
+        raise EpochIncomplete(f"{topic}[{partition}] was not read from {start:,} to {end:,}")
+    for topic, partition, start, end in found - planned:
+        raise EpochIncomplete(f"{topic}[{partition}] was read twice from {start:,} to {end:,}")
 
 
 def _collect(work: Work, classified: DataFrame) -> Results:
@@ -181,9 +189,10 @@ class EpochContext:
     """What the epochs of a run need: the writer, the source, the sink, the job's description."""
 
     run: Run
-    source: Log
+    source: Source
     publisher: Publisher
     description: Description
+    hooks: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +246,8 @@ class Epochs:
             first = tasks.first_reject(f"{work.attempts}/{results.files(REJECTS)[0].name}")
             count = units.counted(counts["rejected"], "record")
             raise RecordsRejected(f"{count} cannot be applied: {first}")
-        output = self._output(head, end, work, results)
+        # What is adopted has been published before.
+        output = Output({}) if head.adopting else self._output(head, end, work, results)
         reach = Reach(head.generation, head.positions, end)
         self._sink.stage(nonce, output, reach)
         try:
@@ -261,9 +271,9 @@ class Epochs:
 
     def _compute(self, head: Snapshot, end: Positions) -> tuple[Work, Results, str]:
         nonce, sink = uuid.uuid4().hex, self._sink
-        work = self._work(head, end, nonce)
-        results = compute(self._spark, work)
-        if overlap(results.seen):
+        scan, work = self._work(head, end, nonce)
+        results = compute(scan.frame if scan else None, work)
+        if scan and overlap(results.seen):
             # A stamp came through two partitions: only all stamps together show the duplicates.
             _log.info(
                 "stamps overlap between partitions: all stamps of the epoch are classified together"
@@ -271,22 +281,25 @@ class Epochs:
             sink.drop(nonce)
             nonce = uuid.uuid4().hex
             work = replace(work, attempts=sink.attempts(nonce))
-            results = compute_thoroughly(self._spark, work)
+            results = compute_thoroughly(scan.frame, work)
         return work, results, nonce
 
-    def _work(self, head: Snapshot, end: Positions, nonce: str) -> Work:
-        log, description = self._context.source, self._context.description
-        start = complete(log, head.positions)
-        slices = [
-            Slice(each.partition, start.get(each.topic, each.partition) or 0, each.offset)
-            for each in end
-        ]
+    def _work(self, head: Snapshot, end: Positions, nonce: str) -> tuple[Scan | None, Work]:
+        source, description = self._context.source, self._context.description
+        start = complete(source, head.positions)
+        every = (
+            Slice(p.topic, p.partition, start.get(p.topic, p.partition) or 0, p.offset) for p in end
+        )
+        slices = tuple(each for each in every if each.start < each.end)
+        scan = source.scan(self._spark, slices) if slices else None
+        # One topic so far: a record does not say which it is of.
+        [(topic, identity)] = source.identity().items()
         targets, count = self._targets(head)
-        return Work(
-            source=log.uri,
-            slices=tuple(each for each in slices if each.start < each.end),
+        return scan, Work(
+            slices=scan.slices if scan else (),
+            read=scan.read if scan else None,
             shape=Shape(description.columns, description.stamp, description.key),
-            incarnation=f"{log.topic}@{log.incarnation}",
+            incarnation=f"{topic}@{identity}",
             stream=self._context.run.stream.uri,
             dedup=head.dedup.refs,
             at_ms=round(time.time() * 1000),
@@ -297,6 +310,7 @@ class Epochs:
             targets=targets,
             tasks=count,
             deduplicates=description.deduplicates,
+            dense=source.dense,
         )
 
     def _targets(self, head: Snapshot) -> tuple[Any, int]:
@@ -325,6 +339,8 @@ class Epochs:
             generation=head.generation,
             stamps=segments.put(stream.blobs, seen) if work.deduplicates else None,
             number=head.epoch + 1,
+            hooks=self._context.hooks,
+            fingerprints={(r.topic, r.partition): (r.end, r.fingerprint) for r in results.reached},
         )
 
     def _output(self, head: Snapshot, end: Positions, work: Work, results: Results) -> Output:

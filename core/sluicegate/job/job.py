@@ -23,23 +23,33 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.config import NamedStream, load_config
-from sluicegate.errors import Fenced, NotFound, SluicegateError, error_in
+from sluicegate.errors import ConfigInvalid, Fenced, NotFound, SluicegateError, error_in
 from sluicegate.job.epoch import EpochContext, Epochs, Process, Step
 from sluicegate.job.progress import EpochReporter
-from sluicegate.sources.log.log import admitted, complete, open_source
+from sluicegate.sources.base import (
+    admitted,
+    adopted,
+    checkpoint_of,
+    complete,
+    is_query,
+    open_source,
+)
 from sluicegate.spark.submit import command
 from sluicegate.storage import joined_uri
 from sluicegate.stream.output import Publisher, open_sink
-from sluicegate.stream.spec import INCARNATION, describe, pins_now
-from sluicegate.stream.stream import open_stream
+from sluicegate.stream.spec import INCARNATION, describe, pins_now, refuse_changed
+from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.writer import Run, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sluicegate.job.batches import BatchGate
 
 
 _log = logging.getLogger("sluicegate.job")
@@ -115,23 +125,56 @@ class StreamJob:
     def run(self, process: Process | None = None, *, step: Step = lambda _: None) -> None:
         """Run until all is read, or until it is asked to stop; SIGTERM ends it between epochs."""
         named = self._settings.stream
-        description = describe(named)
-        stream = open_stream(joined_uri(self._settings.home, named.name), read_only=False)
-        pinned = stream.chain.head().pins
-        log = open_source(named.source, pinned.get(INCARNATION))
-        pins = pins_now(named, pinned)
+        stream = self._stream()
+        head = stream.chain.head()
+        source = open_source(named.source, head.pins.get(INCARNATION))
+        refuse_changed(source, head)
+        reporter = EpochReporter(named, source, self._settings.progress)
+        with self._claimed(stream, step) as (run, publisher):
+            context = EpochContext(run, source, publisher, describe(named))
+            with ending_by_signal(self.stop):
+                self._loop(context, reporter, process, step)
+            publisher.settle()
+
+    @contextmanager
+    def batches(
+        self, process: Process | None = None, *, step: Step = lambda _: None
+    ) -> Iterator[BatchGate]:
+        """What to pass to `foreachBatch`, for the length of a `with` block.
+
+        The stream's source is `query:` and the checkpoint of your streaming query.
+        """
+        from sluicegate.job.batches import BatchGate
+
+        named = self._settings.stream
+        if not is_query(named.source) or not named.stamp:
+            raise ConfigInvalid(
+                f'streams.{named.name} needs source = "query:CHECKPOINT" and stamp columns',
+                hint="name the checkpoint of the streaming query, and the columns of its stamps",
+            )
+        with self._claimed(self._stream(), step) as (run, publisher):
+            checkpoint = checkpoint_of(named.source)
+            epochs = partial(Epochs, self._spark, process=process, step=step)
+            yield BatchGate(run, publisher, describe(named), checkpoint, epochs)
+            publisher.settle()
+
+    def _stream(self) -> Stream:
+        place = joined_uri(self._settings.home, self._settings.stream.name)
+        return open_stream(place, read_only=False)
+
+    @contextmanager
+    def _claimed(self, stream: Stream, step: Step) -> Iterator[tuple[Run, Publisher]]:
+        """Claim the stream and its sink; what earlier runs committed is published then."""
+        named = self._settings.stream
+        pins = pins_now(named, stream.chain.head().pins)
         # Before the claim: a start that is refused must not cost a snapshot at every attempt.
         publisher = Publisher(stream, open_sink(stream, named.sink))
         publisher.check()
-        reporter = EpochReporter(named, log, self._settings.progress)
         app = self._spark.sparkContext.applicationId
         with StreamWriter(stream).claim(app=app, pins=pins, force=self._settings.force) as run:
             publisher.begin(run)
             step("claimed")
-            context = EpochContext(run, log, publisher, description)
-            with ending_by_signal(self.stop):
-                self._loop(context, reporter, process, step)
-            publisher.settle()
+            yield run, publisher
 
     def stop(self) -> None:
         """Ask the job to end after the epoch it is in."""
@@ -154,8 +197,10 @@ class StreamJob:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                start = complete(source, run.refresh().positions)
-                done = epochs.commit(admitted(start, until or source.latest(), most))
+                head = run.refresh()
+                start = complete(source, head.positions)
+                latest = adopted(start, until or source.latest(), head.adopting)
+                done = epochs.commit(admitted(start, latest, most))
             except Exception as e:
                 self._explain(run, e)
                 raise

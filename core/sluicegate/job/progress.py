@@ -12,7 +12,7 @@ from sluicegate.errors import SluicegateError
 from sluicegate.job.epoch import Done
 from sluicegate.offsets import Fence, LockFileOffsetStore
 from sluicegate.positions import to_spark
-from sluicegate.sources.log.log import Log
+from sluicegate.sources.base import Source
 from sluicegate.spark.submit.progress import Progress, Reports
 from sluicegate.stream.snapshot import Snapshot
 from sluicegate.stream.writer import Run
@@ -26,7 +26,7 @@ class EpochReporter:
     A store that does not exist is refused at once.
     """
 
-    def __init__(self, stream: NamedStream, source: Log, progress: str | None) -> None:
+    def __init__(self, stream: NamedStream, source: Source, progress: str | None) -> None:
         self._stream = stream
         self._run = ""
         self._source = source

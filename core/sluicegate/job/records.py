@@ -7,6 +7,7 @@ brace, so no object continues in the next line: then as many rows as lines means
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -76,6 +77,25 @@ def parse(data: bytes, partition: int, first: int, shape: Shape) -> Records:
     else:
         reader.read(0, len(starts))
     return _sorted_out(reader, partition, first, shape)
+
+
+def checked(rows: pa.Table, shape: Shape) -> Records:
+    """Records that are columns already, sorted out like those that were parsed."""
+    faults = _faults(rows, shape)
+    rows = rows.select(shape.rows.names).cast(shape.rows)
+    if faults is None:
+        return Records(rows.combine_chunks(), REJECT_COLUMNS.empty_table())
+    bad = rows.filter(pa.array(faults != 0))
+    reasons = [_WHY[int(fault)] for fault in faults[faults != 0]]
+    columns = [bad[PARTITION], bad[OFFSET], as_json(bad), pa.array(reasons, pa.string())]
+    rejects = pa.table(columns, schema=REJECT_COLUMNS)
+    return Records(rows.filter(pa.array(faults == 0)).combine_chunks(), rejects)
+
+
+def as_json(rows: pa.Table) -> pa.Array:
+    """Rejected records as lines again; only the named columns, as the others were not parsed."""
+    plain = rows.drop_columns([PARTITION, OFFSET]).to_pylist()
+    return pa.array([json.dumps(row, ensure_ascii=False).encode() for row in plain], pa.binary())
 
 
 def _last(octets: Column, starts: Column, ends: Column) -> Column:

@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
@@ -30,12 +32,14 @@ from sluicegate.job.records import (
     VALUE,
     Records,
     Shape,
+    as_json,
+    checked,
     parse,
 )
-from sluicegate.job.work import Classified, Slice, Work
+from sluicegate.job.work import Classified, Work
 from sluicegate.shards.hashing import shards_of
 from sluicegate.sinks.base import DATA, REJECTS, File
-from sluicegate.sources.log.log import Log
+from sluicegate.sources.base import Chunk, Reached, Rows
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.stream import open_stream
 
@@ -110,14 +114,12 @@ class RecordClassifier:
         attempts = Path(work.attempts)
         self._rows = Writer(attempts, work.shape.rows) if work.writes_rows else None
         self._rejects = Writer(attempts, REJECT_COLUMNS)
-        self._partitions: set[int] = set()
+        self._reached: list[Reached] = []
         self._counts = dict.fromkeys(("read", "applied", "duplicates", "rejected"), 0)
 
     def add(self, records: Records, order: Column | None = None) -> None:
         """Add records; of equal ones the first is applied, or the smallest in `order`."""
         rows = records.rows
-        self._partitions.update(np.unique(records.rejects[PARTITION].to_numpy()).tolist())
-        self._partitions.update(np.unique(rows[PARTITION].to_numpy()).tolist())
         self._counts["read"] += rows.num_rows + records.rejects.num_rows
         self._reject(records.rejects)
         if not rows.num_rows:
@@ -129,12 +131,16 @@ class RecordClassifier:
             self._rows.write(rows)
         self._folding.add(rows)
 
+    def reach(self, slices: Iterable[Reached]) -> None:
+        """Slices that were read to their end."""
+        self._reached += slices
+
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The rows for the folding tasks, and last the result for the driver."""
         yield from self._folding.finish()
         written = {DATA: self._rows.close() if self._rows else (), REJECTS: self._rejects.close()}
         classified = Classified(
-            partitions=tuple(sorted(self._partitions)),
+            reached=tuple(self._reached),
             files={kind: files for kind, files in written.items() if files},
             events=self._folding.events,
             **self._counts,
@@ -156,13 +162,10 @@ class RecordClassifier:
         return _positions(rows, self._work.incarnation)
 
     def _expired(self, rows: pa.Table) -> pa.Table:
-        plain = rows.drop_columns([PARTITION, OFFSET]).to_pylist()
-        # Only the named columns: the others were not parsed.
-        texts = [json.dumps(row, ensure_ascii=False).encode() for row in plain]
         columns = {
             PARTITION: rows[PARTITION],
             OFFSET: rows[OFFSET],
-            VALUE: pa.array(texts, pa.binary()),
+            VALUE: as_json(rows),
             REASON: pa.array([_BELOW_FLOOR] * rows.num_rows, pa.string()),
         }
         return pa.table(columns, schema=REJECT_COLUMNS)
@@ -190,30 +193,38 @@ def _positions(rows: pa.Table, producer: str) -> Stamps:
 Batches = Iterator[pa.RecordBatch]
 # No column of a record begins with an underscore.
 HOME = "_home"
+_MARKER = -1
+"""The partition of a row that is no record."""
 
 
-def classify_slices(work: Work, numbers: Batches) -> Batches:
+def classify_slices(work: Work, batches: Batches) -> Batches:
     """Read slices of the source, classify their records and fold the fresh ones."""
     classifier = RecordClassifier(work)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for records in _read(work, work.slices[number]):
-                classifier.add(records)
+    for each in _read(work, batches):
+        if isinstance(each, Records):
+            classifier.add(each)
+        else:
+            classifier.reach([each])
     yield from classifier.finish()
 
 
-def read_slices(work: Work, numbers: Batches) -> Batches:
+def read_slices(work: Work, batches: Batches) -> Batches:
     """Read slices of the source and send every record to the task that classifies its stamp."""
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for records in _read(work, work.slices[number]):
-                yield from _sent(work, records)
+    for each in _read(work, batches):
+        if isinstance(each, Records):
+            yield from _sent(work, each)
+        else:
+            yield _marker(work, each)
 
 
 def classify_all(work: Work, batches: Batches) -> Batches:
     """Classify records whose equal stamps all come here: the smallest position is applied."""
     classifier = RecordClassifier(work)
     rows = pa.Table.from_batches(list(batches), sent_columns(work.shape))
+    is_marker = pc.equal(rows[PARTITION], _MARKER)
+    markers = rows.filter(is_marker)[VALUE].to_pylist()
+    classifier.reach(Reached(*json.loads(each)) for each in markers)
+    rows = rows.filter(pc.invert(is_marker))
     bad = rows.filter(rows[REASON].is_valid())
     good = rows.filter(rows[REASON].is_null()).combine_chunks()
     place = np.lexsort((good[OFFSET].to_numpy(), good[PARTITION].to_numpy()))
@@ -238,10 +249,24 @@ def sent_columns(shape: Shape) -> pa.Schema:
     return pa.schema([*shape.rows, *extra])
 
 
-def _read(work: Work, piece: Slice) -> Iterator[Records]:
-    log = Log.open(work.source)
-    for each in log.read(piece.partition, piece.start, piece.end):
-        yield parse(each.data, piece.partition, each.first, work.shape)
+def _read(work: Work, batches: Batches) -> Iterator[Records | Reached]:
+    assert work.read
+    for each in work.read(batches):
+        match each:
+            case Chunk():
+                yield parse(each.data, each.partition, each.first, work.shape)
+            case Rows():
+                yield checked(each.table, work.shape)
+            case Reached():
+                yield each
+
+
+def _marker(work: Work, reached: Reached) -> pa.RecordBatch:
+    """A row that tells the first classifying task of a slice that was read to its end."""
+    given = {PARTITION: _MARKER, OFFSET: 0, VALUE: json.dumps(astuple(reached)).encode(), HOME: 0}
+    schema = sent_columns(work.shape)
+    arrays = [pa.array([given.get(each.name)], each.type) for each in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _sent(work: Work, records: Records) -> Batches:

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from sluicegate.dedup.stamp import Column
 from sluicegate.job.records import Shape
 from sluicegate.sinks.base import File
+from sluicegate.sources.base import Reached, Reader, Slice
 from sluicegate.state.aggregates import Value
 from sluicegate.storage.blobs import Ref
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A range of one partition of the source: one task reads it, in order."""
-
-    partition: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """One attempt at one epoch: what to read, how to classify and fold it, where to put it."""
 
-    source: str
     slices: tuple[Slice, ...]
+    read: Reader | None
     shape: Shape
     incarnation: str
     stream: str
@@ -44,13 +36,15 @@ class Work:
     """How many tasks fold."""
     deduplicates: bool = True
     """Whether duplicates are dropped; false only to measure the cost of that."""
+    dense: bool = True
+    """Whether the source has a record at every offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classified:
     """The result of a classifying task: counts, files, and the events it sent to each shard."""
 
-    partitions: tuple[int, ...]
+    reached: tuple[Reached, ...]
     read: int
     applied: int
     duplicates: int
@@ -62,13 +56,14 @@ class Classified:
         """For the way back to the driver."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         fields["files"] = {kind: [f.fields() for f in files] for kind, files in self.files.items()}
+        fields["reached"] = [astuple(each) for each in self.reached]
         return json.dumps(fields)
 
     @classmethod
     def from_text(cls, text: str) -> Classified:
         """As the driver gets it."""
         fields: dict[str, Any] = json.loads(text)
-        fields["partitions"] = tuple(fields["partitions"])
+        fields["reached"] = tuple(Reached(*each) for each in fields["reached"])
         fields["files"] = {k: tuple(File(*f) for f in fs) for k, fs in fields["files"].items()}
         fields["events"] = {int(shard): count for shard, count in fields["events"].items()}
         return cls(**fields)

@@ -179,10 +179,11 @@ class FileSink:
                 source = f"{ATTEMPTS}/{nonce}/{file.name}"
                 found = self._storage.stat(source)
                 if found is None or found.size != file.size:
+                    self._refuse_fenced()
                     raise OutputLost(
                         f"{self.uri}/{source} is missing, or changed after it was written"
                     )
-                self._storage.move(source, f"{place}/{file.name}")
+                self._move(source, f"{place}/{file.name}")
             self._storage.put_if_absent(f"{place}/{_EPOCH}", epoch)
         self._storage.delete_all(f"{ATTEMPTS}/{nonce}")
 
@@ -201,11 +202,11 @@ class FileSink:
         if self._storage.stat(place) is not None:
             return True
         fresh, again = f"{name.nonce}.{kind}", f"{directory_of(name)}.{kind}"
-        if self._storage.move(self._place(fresh), place):
+        if self._move(self._place(fresh), place):
             return True
         kept = (f"{TRASH}/{place}", f"{_NEVER_COMMITTED}/{fresh}")
         if any(self._into_own(each, again) for each in kept):
-            return self._storage.move(self._place(again), place)
+            return self._move(self._place(again), place)
         self._refuse_fenced()
         # Another claim may have published it meanwhile.
         return self._storage.stat(place) is not None
@@ -228,7 +229,7 @@ class FileSink:
                 self._to_trash(nonce, kind, directory_of(newest))
             else:
                 place = f"{_NEVER_COMMITTED}/{nonce}.{kind}"
-                self._storage.move(self._place(f"{nonce}.{kind}"), place)
+                self._move(self._place(f"{nonce}.{kind}"), place)
         self._storage.delete_all(ATTEMPTS)
 
     def status(self, name: SnapshotName, kind: str, file: File, *, read: bool = False) -> str:
@@ -323,11 +324,13 @@ class FileSink:
                 yield name, kind
 
     def _into_own(self, source: str, entry: str) -> bool:
-        """Move something into one's own staged directory; `SinkFenced` if that is gone."""
-        if self._storage.stat(source) is None:
-            return False
+        """Move something into one's own staged directory, which must be there."""
+        return self._move(source, self._place(entry), create=False)
+
+    def _move(self, source: str, key: str, *, create: bool = True) -> bool:
+        """Move something; `SinkFenced` if a later claim has taken one's own directory away."""
         try:
-            return self._storage.move(source, self._place(entry), create=False)
+            return self._storage.move(source, key, create=create)
         except NotFound:
             self._refuse_fenced()
             raise
@@ -339,7 +342,7 @@ class FileSink:
             # The same output twice: a backup was restored over the sink. One of them is enough.
             self._storage.delete_all(self._place(f"{entry}.{kind}"))
         else:
-            self._storage.move(self._place(f"{entry}.{kind}"), place)
+            self._move(self._place(f"{entry}.{kind}"), place)
 
     def _refuse_fenced(self) -> None:
         if self._storage.stat(self._place(_CLAIM)) is None:

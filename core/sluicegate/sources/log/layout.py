@@ -26,8 +26,9 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from sluicegate.errors import Corrupt, Fenced, NotFound, UsageError
+from sluicegate.errors import Corrupt, Fenced, UsageError
 from sluicegate.identity import Marker
+from sluicegate.sources.base import OutOfRange
 from sluicegate.storage import Storage, validate_name
 from sluicegate.storage.local import Translated
 
@@ -50,12 +51,6 @@ class LogReplaced(Fenced):
     """The log was replaced by another one, whose offsets mean other records."""
 
     default_hint = "restore the log that was there, or begin a new stream on the new one"
-
-
-class OutOfRange(NotFound):
-    """Records that a log does not hold: trimmed away, or not written yet."""
-
-    default_hint = "show the offsets it holds with: sluicegate offsets lag STREAM"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A log as its readers see it: partitions of records, and the log as the source of a stream.
+"""A log as its readers see it: partitions of records; a `Source` of streams.
 
 Readers take no lock and see complete records only: bytes behind the last newline are a record that
 is being written, or that a dead writer did not finish.
@@ -6,14 +6,17 @@ is being written, or that a dead writer did not finish.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from sluicegate.errors import NotFound, UsageError
 from sluicegate.positions import Positions
+from sluicegate.sources.base import Chunk, OutOfRange, Reached, Scan, Slice
 from sluicegate.sources.log import layout
-from sluicegate.sources.log.layout import LogDamaged, LogReplaced, OutOfRange, Piece, Segment
+from sluicegate.sources.log.layout import LogDamaged, LogReplaced, Piece, Segment
 from sluicegate.storage import LocalStorage, local_root
 from sluicegate.storage.local import Calls
 
@@ -22,6 +25,8 @@ _ATTEMPTS = 5
 
 class Log:
     """One embedded log; get it from `open` or `create`. Cheap to open, nothing to close."""
+
+    dense = True
 
     def __init__(self, storage: LocalStorage, identity: layout.Identity) -> None:
         self._storage = storage
@@ -74,6 +79,23 @@ class Log:
     def incarnation(self) -> str:
         """A random id, made with the log: another one means other records under these offsets."""
         return self._identity.incarnation
+
+    def identity(self) -> Mapping[str, str]:
+        """Its topic, and which log of that name it is."""
+        return {self.topic: self.incarnation}
+
+    def scan(self, spark: Any, slices: Sequence[Slice]) -> Scan:
+        """One task for each slice, which gets its number and reads it in place."""
+        count = len(slices)
+        reader = LogReader(self.uri, tuple(slices))
+        return Scan(spark.range(0, count, 1, count), reader, tuple(slices))
+
+    def fingerprint(self, topic: str, partition: int, end: int) -> str | None:
+        """A digest of the record before an offset; None if the log no longer holds it."""
+        if topic != self.topic or end <= self.bases(partition)[0]:
+            return None
+        [piece] = self.read(partition, end - 1, end)
+        return fingerprint(piece.data)
 
     def fitting(self, partitions: int | None, topic: str | None) -> Self:
         """This log, if it is of that topic and has, or began with, so many partitions."""
@@ -254,6 +276,46 @@ class Log:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """Reads slices in Spark's tasks, which get their numbers."""
+
+    uri: str
+    slices: tuple[Slice, ...]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Chunk | Reached]:
+        log = Log.open(self.uri)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _read(log, self.slices[number])
+
+
+def _read(log: Log, wanted: Slice) -> Iterator[Chunk | Reached]:
+    at, last = wanted.start, b""
+    for piece in log.read(wanted.partition, wanted.start, wanted.end):
+        yield Chunk(wanted.partition, piece.first, piece.count, piece.data)
+        at, last = piece.first + piece.count, piece.data
+    yield Reached(wanted.topic, wanted.partition, wanted.start, at, fingerprint(last))
+
+
+def fingerprint(lines: bytes) -> str:
+    """A digest of the last of some complete lines."""
+    start = lines.rfind(b"\n", 0, len(lines) - 1) + 1
+    return blake2b(lines[start:], digest_size=8).hexdigest()
+
+
+def open_log(uri: str, identity: str | None) -> Log:
+    """The log at a URI; `LogReplaced` if it is not the incarnation that a stream began with."""
+    log = Log.open(uri)
+    if identity not in (None, log.incarnation):
+        raise LogReplaced(
+            f"{log.uri} was replaced since the stream began: it is now {log.incarnation}, "
+            f"not {identity}",
+            place=log.uri,
+        )
+    return log
+
+
 def _root(uri: str) -> Path:
     return local_root(uri).absolute()
 
@@ -261,124 +323,3 @@ def _root(uri: str) -> Path:
 def _spans(bases: list[int]) -> Iterator[tuple[int, int | None]]:
     """Each segment's first offset and that of the next, None for the newest."""
     return zip(bases, [*bases[1:], None], strict=True)
-
-
-_BROKER = "kafka://"
-_START = "start inside that range, or omit the offsets to start at its beginning"
-
-
-class BrokerNeeded(UsageError):
-    """The offsets are known only to a broker, which is not queried here."""
-
-    default_hint = "query the broker, and pass its answer as a file"
-
-
-def needs_broker(uri: str) -> bool:
-    """Whether a source is Kafka's, where only the broker knows what it holds."""
-    return uri.lower().startswith(_BROKER)
-
-
-def open_source(uri: str, incarnation: str | None = None) -> Log:
-    """The log that a stream reads; `LogReplaced` if it is not the incarnation it began with."""
-    if needs_broker(uri):
-        raise BrokerNeeded(
-            f"only the broker knows the offsets of {uri}; Sluicegate does not query it"
-        )
-    log = Log.open(uri)
-    if incarnation not in (None, log.incarnation):
-        raise LogReplaced(
-            f"{log.uri} was replaced since the stream began: it is now {log.incarnation}, "
-            f"not {incarnation}",
-            place=log.uri,
-        )
-    return log
-
-
-def source_range(uri: str, incarnation: str | None = None) -> tuple[Positions, Positions]:
-    """The oldest offsets that a source holds, and the next that it will write."""
-    log = open_source(uri, incarnation)
-    return log.earliest(), log.latest()
-
-
-def incarnation_of(uri: str) -> str | None:
-    """Which log a source is; None if it is Kafka's."""
-    return None if needs_broker(uri) else Log.open(uri).incarnation
-
-
-def refuse_outside(uri: str, positions: Positions, hint: str = _START) -> None:
-    """Refuse positions that a log does not hold; those of Kafka are not checked.
-
-    The end is allowed, too: it is the position of the next record.
-    """
-    if needs_broker(uri):
-        return
-    earliest, latest = source_range(uri)
-    for each in positions:
-        low = earliest.get(each.topic, each.partition)
-        high = latest.get(each.topic, each.partition)
-        where = f"{each.topic}[{each.partition}]"
-        if low is None or high is None:
-            held = ", ".join(f"{p.topic}[{p.partition}]" for p in earliest)
-            raise OutOfRange(f"{uri} has no {where}", hint=f"it has {held:.300}", place=uri)
-        if not low <= each.offset <= high:
-            raise OutOfRange(
-                f"{where} cannot start at {each.offset}: {uri} holds {low} to {high}",
-                hint=hint,
-                place=uri,
-            )
-
-
-_MOVE = (
-    "show the offsets with: sluicegate offsets lag STREAM; move the stream with: sluicegate "
-    "offsets reset STREAM"
-)
-
-
-def complete(log: Log, given: Positions) -> Positions:
-    """Positions for every partition of a log; `OutOfRange` where one is not in the log.
-
-    Missing ones start at their beginning: a new partition has not been read.
-    """
-    refuse_outside(log.uri, given, _MOVE)
-    return log.earliest().updated(given)
-
-
-def admitted(begin: Positions, end: Positions, most: int | None) -> Positions:
-    """The end of a batch with a limit: every partition gets its share."""
-    waiting = {
-        (p.topic, p.partition): max(0, p.offset - (begin.get(p.topic, p.partition) or 0))
-        for p in end
-    }
-    if most is None or sum(waiting.values()) <= most:
-        return begin.updated(end)
-    # Partitions take turns if there is not one event for each: the turn depends on the offsets.
-    turn = sum(each.offset for each in begin)
-    shares = dict(zip(waiting, _shares(list(waiting.values()), most, turn), strict=True))
-    return Positions(
-        {
-            topic: {p: at + shares.get((topic, p), 0) for p, at in partitions.items()}
-            for topic, partitions in begin.by_topic.items()
-        }
-    )
-
-
-def _shares(counts: Sequence[int], most: int, turn: int) -> list[int]:
-    """Integers up to `counts` that sum up to `most`; the counts themselves sum up to more.
-
-    First one for each, so that none waits for ever behind larger ones, then in proportion. If there
-    is not one for each, they take turns.
-    """
-    shares = [0] * len(counts)
-    some = [number for number, count in enumerate(counts) if count]
-    for at in range(min(most, len(some))):
-        shares[some[(turn + at) % len(some)]] = 1
-    if most <= len(some):
-        return shares
-    left, total = most - len(some), sum(counts) - len(some)
-    exact = {number: (counts[number] - 1) * left for number in some}
-    for number in some:
-        shares[number] += exact[number] // total
-    by_rest = sorted(some, key=lambda number: -(exact[number] % total))
-    for number in by_rest[: most - sum(shares)]:
-        shares[number] += 1
-    return shares

@@ -13,7 +13,7 @@ from sluicegate import lag, units
 from sluicegate.config import NamedStream
 from sluicegate.errors import NotFound, ProblemsFound
 from sluicegate.findings import Severity
-from sluicegate.sources.log.log import open_source, refuse_outside
+from sluicegate.sources.base import open_source, refuse_outside
 from sluicegate.spark.submit import command
 from sluicegate.spark.submit.command import Request, Setting, settings_in
 from sluicegate.spark.submit.launcher import find_spark_submit
