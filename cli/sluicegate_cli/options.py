@@ -21,6 +21,10 @@ SinkOption = Annotated[
         "--sink", metavar="DIR", help="directory of its file sink; as configured by default"
     ),
 ]
+UncheckedOption = Annotated[
+    bool,
+    typer.Option("--unchecked", help="do not ask the source whether it holds what is read again"),
+]
 ConsumerOption = Annotated[
     str | None,
     typer.Option(

@@ -196,6 +196,7 @@ _ONLY_FOR = {
     "--sink": "Spark checkpoints and gated streams",
     "--withdraw": "gated streams",
     "--adopt": "gated streams",
+    "--unchecked": "gated streams",
     "--into": "Spark checkpoints",
     "--offsets": "Spark checkpoints",
     "--query-id": "Spark checkpoints",

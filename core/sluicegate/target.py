@@ -165,6 +165,7 @@ class Rollback(Request):
     to: int | None = None
     at: str | None = None
     force: bool = False
+    unchecked: bool = False
 
     def of(self, target: Target) -> Change:
         if (self.to is None) is (self.at is None):
@@ -183,6 +184,7 @@ class Reset(Request):
     skip_seen: bool = False
     reprocess: bool = False
     force: bool = False
+    unchecked: bool = False
 
     def of(self, target: Target) -> Change:
         return target.reset(self)

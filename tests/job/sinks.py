@@ -79,7 +79,7 @@ def shown(root: Path) -> Contents:
     """What is published: one file in each directory."""
     found = {}
     for kind in KINDS:
-        for directory in (root / kind).glob("*"):
+        for directory in (root / kind).glob("[!_]*"):
             [file] = directory.glob("*.parquet")
             found[f"{kind}/{directory.name}"] = file.read_text()
     return found

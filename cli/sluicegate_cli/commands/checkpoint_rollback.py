@@ -14,6 +14,7 @@ from sluicegate_cli.options import (
     IntoOption,
     SinkOption,
     TargetArgument,
+    UncheckedOption,
     WriterGoneOption,
 )
 from sluicegate_cli.session import Session, refuse_options
@@ -47,6 +48,7 @@ def run(
     sink: SinkOption = None,
     into: IntoOption = None,
     writer_gone: WriterGoneOption = False,
+    unchecked: UncheckedOption = False,
     as_: AsOption = None,
 ) -> None:
     """Roll back to the end of an older batch: offsets, commits, state, source log and file sink.
@@ -62,5 +64,5 @@ def run(
     if (to is None) is (to_datetime is None):
         raise UsageError("one of --to NUMBER and --to-datetime TIME is needed")
     found = session.target(target, as_, sink=sink, into=into, writer_gone=writer_gone)
-    refuse_options(found, sink=sink, into=into)
-    session.carry_out(Rollback(to, to_datetime, force).of(found))
+    refuse_options(found, sink=sink, into=into, unchecked=unchecked or None)
+    session.carry_out(Rollback(to, to_datetime, force, unchecked).of(found))

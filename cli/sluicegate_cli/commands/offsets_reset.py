@@ -18,6 +18,7 @@ from sluicegate_cli.options import (
     SinkOption,
     TargetArgument,
     TopicOption,
+    UncheckedOption,
     WriterGoneOption,
 )
 from sluicegate_cli.session import Session, refuse_options
@@ -76,6 +77,7 @@ def run(
         typer.Option("--reprocess", help="gated streams only: roll back and apply events again"),
     ] = False,
     force: ForceOption = False,
+    unchecked: UncheckedOption = False,
     sink: SinkOption = None,
     into: IntoOption = None,
     writer_gone: WriterGoneOption = False,
@@ -107,10 +109,10 @@ def run(
     found = session.target(
         target, as_, consumer=consumer, sink=sink, into=into, writer_gone=writer_gone
     )
-    refuse_options(found, consumer=consumer, sink=sink, into=into)
+    refuse_options(found, consumer=consumer, sink=sink, into=into, unchecked=unchecked or None)
 
     def spec_of(known: list[str]) -> ResetSpec:
         scope = scope_of(topic, all_topics, [] if from_file else known)
         return reset_spec(given, scope, clamp=clamp)
 
-    session.carry_out(Reset(spec_of, skip_seen, reprocess, force).of(found))
+    session.carry_out(Reset(spec_of, skip_seen, reprocess, force, unchecked).of(found))

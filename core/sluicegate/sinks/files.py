@@ -19,6 +19,7 @@ from the trash, or from what a fenced claim had staged, before it is in one's ow
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ ATTEMPTS, STAGED, TRASH = f"{_OWN}/attempts", f"{_OWN}/staged", f"{_OWN}/trash"
 _FENCED = f"{_OWN}/fenced"
 _NEVER_COMMITTED = f"{TRASH}/staged"
 _SETTLED = f"{_OWN}/settled"
-_CLAIM, _EPOCH = "_claim", "_epoch"
+_CLAIM, _EPOCH, _PROBE = "_claim", "_epoch", "_probe"
 _MARKER = Marker(f"{_OWN}/sink", "sink", "the sink of a stream", version=2)
 _SETTLED_FORMAT = codec.Format("settled", 3, 16 * 1024 * 1024, oldest=3)
 _EPOCH_FORMAT = codec.Format("epoch", 1, 16 * 1024 * 1024)
@@ -145,7 +146,23 @@ class FileSink:
             with suppress(NotFound):
                 self._storage.move(f"{STAGED}/{other}", f"{_FENCED}/{other}")
         self._claim = claim
+        self._try_out()
         self._take_over()
+
+    def _try_out(self) -> None:
+        """Publish and withdraw an empty directory: what fails now would fail after a commit."""
+        entry = f"{_PROBE}-{uuid.uuid4().hex}"
+        # A kind of which there is no output yet gets its directory in the sink itself.
+        places = [f"{kind}/" if self._storage.stat(kind) else "" for kind in KINDS]
+        for place in ("", *places):
+            for left in self.names(place.rstrip("/")):
+                if left.startswith(f"{_PROBE}-"):
+                    self._storage.delete_all(f"{place}{left}")
+        self._storage.put_if_absent(f"{self._place(entry)}/{_PROBE}", b"")
+        for place in places:
+            self._move(self._place(entry), f"{place}{entry}")
+            self._into_own(f"{place}{entry}", entry)
+        self._storage.delete_all(self._place(entry))
 
     def _take_over(self) -> None:
         """Take what earlier claims had staged into one's own directory, or into the trash."""

@@ -21,7 +21,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sluicegate import codec
-from sluicegate.errors import Corrupt, NotFound, SluicegateError, UnsupportedFormat
+from sluicegate.errors import (
+    Corrupt,
+    NotFound,
+    SluicegateError,
+    SplitBrainCommit,
+    UnsupportedFormat,
+)
 from sluicegate.storage import Storage
 from sluicegate.stream.snapshot import (
     ChainDamaged,
@@ -263,6 +269,7 @@ class Chain:
         if not created and self.read(snapshot.number).nonce != snapshot.nonce:
             return None
         appended = replace(snapshot, digest=digest_of(data))
+        self._refuse_pruned(appended)
         self._hint_at(appended)
         if snapshot.kind is not Kind.EPOCH or snapshot.number % _HOME_INTERVAL == 0:
             self.update_home(appended)
@@ -288,9 +295,27 @@ class Chain:
         if read_hint(self.storage, HEAD) != Hint.of(head):
             write_hint(self.storage, HEAD, Hint.of(head))
 
+    def _refuse_pruned(self, snapshot: Snapshot) -> None:
+        """Refuse a number that was used and pruned while its writer was frozen.
+
+        It is free again, but it is not the next one: HEAD, which only grows, is past it.
+        """
+        with suppress(HeadDamaged):
+            hint = read_hint(self.storage, HEAD)
+            if hint and hint.floor > snapshot.number:
+                self.storage.delete(key_of(snapshot.number))
+                raise SplitBrainCommit(
+                    f"snapshot {snapshot.number} was taken by another writer, and is pruned: the "
+                    f"stream begins with {hint.floor}"
+                )
+
     def _hint_at(self, snapshot: Snapshot) -> None:
         """Write HEAD; never leave it older than a later snapshot that is already there."""
         while True:
+            with suppress(HeadDamaged):
+                known = read_hint(self.storage, HEAD)
+                if known and known.number > snapshot.number:
+                    return
             write_hint(self.storage, HEAD, Hint.of(snapshot))
             later = self._read_if_there(snapshot.number + 1)
             if later is None:

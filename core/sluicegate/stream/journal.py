@@ -43,6 +43,7 @@ _EMPTY: dict[str, Any] = {
     "undoes": None,
     "inputs": None,
     "choice": None,
+    "unchecked": False,
 }
 
 
@@ -157,6 +158,7 @@ def _checked(work: Mapping[str, Any]) -> dict[str, Any]:
             "undoes": None | str(),
             "inputs": None | list() as inputs,
             "choice": None | str(),
+            "unchecked": bool(),
             **unknown,
         } if not unknown:
             try:

@@ -195,6 +195,38 @@ def source_findings(head: Snapshot) -> list[Finding]:
         return []
 
 
+class RecordsLost(NotFound):
+    """The source no longer holds records that would be read again."""
+
+    default_hint = (
+        "choose a later snapshot, or restore the source; with --unchecked it is not asked, and the "
+        "job cannot start before it holds them"
+    )
+
+
+def refuse_lost(head: Snapshot, aim: Positions) -> None:
+    """`RecordsLost` if the source does not hold what would be read again from older positions."""
+    source = head.pins.get("source")
+    if not isinstance(source, str) or not source or needs_broker(source):
+        return
+    again = [p for p in aim if p.offset < (head.positions.get(p.topic, p.partition) or 0)]
+    if not again:
+        return
+    try:
+        earliest, _ = range_of(head)
+    except SluicegateError as e:
+        raise RecordsLost(f"it is not known whether the source holds them: {e.message}") from e
+    for each in again:
+        first = earliest.get(each.topic, each.partition)
+        if first is None or first > each.offset:
+            held = "no records" if first is None else f"records from {first:,} on"
+            raise RecordsLost(
+                f"{each.topic}[{each.partition}] would be read again from {each.offset:,}, but "
+                f"{source} holds {held}",
+                place=source,
+            )
+
+
 def ranges_of(snapshot: Snapshot, *, needed: bool) -> Mapping[Partition, Range]:
     """The offsets that each partition of the source holds; empty where unknown, unless `needed`."""
     source = snapshot.pins.get("source")

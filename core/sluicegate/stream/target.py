@@ -45,7 +45,7 @@ class GatedStream(Target):
     accepts: ClassVar = frozenset(
         {
             *("--snapshot", "--batch", "--read-data-subset", "--max-duration"),
-            *("--sink", "--withdraw", "--adopt"),
+            *("--sink", "--withdraw", "--adopt", "--unchecked"),
         }
     )
     maintenance_lock: ClassVar = "locks/maintain.lock"
@@ -216,7 +216,10 @@ class GatedStream(Target):
             to = snapshot_at(*self.snapshot(None), parse_moment(asked.at))
             note = f"to-datetime {asked.at}"
         assert to is not None
-        return self.change(rollback.Rollback(to=to, force=asked.force, note=note))
+        operation = rollback.Rollback(
+            to=to, force=asked.force, note=note, unchecked=asked.unchecked
+        )
+        return self.change(operation)
 
     def reset(self, asked: Reset) -> Change:
         from sluicegate.stream.operations.reset import reset_to, topics
@@ -229,7 +232,13 @@ class GatedStream(Target):
             )
         stream = self.stream
         spec = asked.spec_of(topics(stream))
-        operation = reset_to(stream, spec, reprocess=asked.reprocess, force=asked.force)
+        operation = reset_to(
+            stream,
+            spec,
+            reprocess=asked.reprocess,
+            force=asked.force,
+            unchecked=asked.unchecked,
+        )
         return self.change(operation)
 
     def repair(self, asked: Repair) -> Change:

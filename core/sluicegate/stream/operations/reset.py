@@ -77,7 +77,9 @@ def topics(stream: Stream) -> list[str]:
     return sorted(stream.chain.head().positions.by_topic)
 
 
-def reset_to(stream: Stream, spec: ResetSpec, *, reprocess: bool, force: bool) -> Reset | Rollback:
+def reset_to(
+    stream: Stream, spec: ResetSpec, *, reprocess: bool, force: bool, unchecked: bool = False
+) -> Reset | Rollback:
     """The operation of a scenario; with `reprocess`, applied events are reverted, too."""
     head = stream.chain.head()
     past = _past(stream) if spec.scenario is Scenario.MOMENT else []
@@ -90,7 +92,7 @@ def reset_to(stream: Stream, spec: ResetSpec, *, reprocess: bool, force: bool) -
     if not reprocess:
         return Reset(positions=wanted, force=force, note=str(spec))
     to = snapshot_before(stream, head, wanted)
-    return Rollback(to=to, force=force, note=f"{spec}, --reprocess")
+    return Rollback(to=to, force=force, note=f"{spec}, --reprocess", unchecked=unchecked)
 
 
 def _past(stream: Stream) -> list[Point[Positions]]:

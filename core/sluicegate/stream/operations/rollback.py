@@ -19,6 +19,7 @@ from sluicegate.stream.journal import (
     snapshot_text,
 )
 from sluicegate.stream.snapshot import Kind, Snapshot
+from sluicegate.stream.spec import refuse_lost
 from sluicegate.stream.stream import Stream
 
 
@@ -28,6 +29,8 @@ class Rollback(StreamOperation):
 
     name: ClassVar = "rollback"
     to: int
+    unchecked: bool = False
+    """Whether the source is not asked for what it still holds."""
 
     @property
     def aim(self) -> str:
@@ -43,6 +46,8 @@ class Rollback(StreamOperation):
         )
         if _same_content(aim, head):
             return Parts(title, needs)
+        if not self.unchecked:
+            refuse_lost(head, aim.positions)
         shown = not self.force
         actions = moves(head.positions, aim.positions, with_state=True) if shown else []
         actions.append(_restored("state", aim.state == head.state, f"as of {snapshot_text(aim)}"))
