@@ -35,6 +35,7 @@ from sluicegate.errors import (
 from sluicegate.state import manifest
 from sluicegate.state.backend import DeltaConflict, EpochIncomplete
 from sluicegate.storage.blobs import BlobDamaged
+from sluicegate.storage.local import Calls
 from sluicegate.stream import gc
 from sluicegate.stream.append import (
     ClaimDraft,
@@ -47,6 +48,7 @@ from sluicegate.stream.append import (
     RebalanceDraft,
     Signature,
 )
+from sluicegate.stream.chain import HEAD, Hint, read_hint
 from sluicegate.stream.history import NotRestorable, content_of
 from sluicegate.stream.operations.compact import compact
 from sluicegate.stream.snapshot import Kind, Snapshot, key_of
@@ -61,10 +63,12 @@ from tests.stream.streams import (
     check,
     commit,
     epoch_after,
+    errors_of,
     in_memory,
     made,
     opened,
     resume_job,
+    work,
 )
 from tests.support.faults import Aftermath, Disk, Killed
 
@@ -406,3 +410,59 @@ def _inside(disk: Disk, wanted: int, inside: str, outcome: dict[str, Any], n: in
         INSIDE[inside](opened(disk.root, disk.process(), timeout=0))
     except (Locked, Fenced, Drifted, *UNSEALED) as e:
         outcome["inside"] = e
+
+
+class Paused(Calls):
+    """System calls that do something else first, once, before a snapshot gets its name."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile: Callable[[], None] | None = meanwhile
+
+    def link(self, source: str, name: str, directory: int, origin: int | None = None) -> None:
+        if name.endswith(".snapshot") and self._meanwhile:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        super().link(source, name, directory, origin)
+
+
+def test_a_pruned_number_cannot_come_back() -> None:
+    """A writer is frozen for so long that its number is used, pruned and free again.
+
+    The locks of a file system prevent that; the chain must not depend on them.
+    """
+    with in_memory() as root:
+        made(root / "home", epochs=2)
+
+        def meanwhile() -> None:
+            stream = opened(root / "home")
+            work(stream, 6, force=True)
+            chain, head = stream.chain, stream.chain.head()
+            pruned = Signature().next(head, Kind.PRUNE, floor=head.number)
+            chain.append(pruned)
+            for number in range(head.number):
+                stream.storage.delete(key_of(number))
+
+        chain = opened(root / "home", Paused(meanwhile)).chain
+        head = chain.head()
+        late = Signature().next(head, Kind.CLAIM, writer="late")
+        with pytest.raises(SplitBrainCommit, match="is pruned"):
+            chain.append(late)
+        stream = opened(root / "home")
+        assert stream.chain.raw(late.number) is None
+        assert stream.chain.head().kind is Kind.PRUNE
+        assert errors_of(stream) == []
+        resume_job(stream)
+
+
+def test_head_never_goes_back() -> None:
+    """A writer is frozen between its snapshot and the hint; others go on meanwhile."""
+    with in_memory() as root:
+        made(root / "home", epochs=2)
+        first, second = opened(root / "home").chain, opened(root / "home").chain
+        one = first.append(Signature().next(first.head(), Kind.CLAIM, writer="one"))
+        assert one
+        two = second.append(Signature().next(second.head(), Kind.CLAIM, writer="two"))
+        assert two
+        first._hint_at(one)
+        assert read_hint(first.storage, HEAD) == Hint.of(two)
