@@ -18,6 +18,7 @@ from sluicegate.job.work import Folded, Work
 from sluicegate.shards.hashing import shards_of
 from sluicegate.state import delta
 from sluicegate.state.aggregates import EVENTS, Value
+from sluicegate.state.backend import EpochIncomplete
 from sluicegate.state.delta import KEY, Merge
 from sluicegate.storage.blobs import Blobs, Ref
 from sluicegate.stream.stream import open_stream
@@ -123,6 +124,9 @@ def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.
     rows = pa.Table.from_batches(list(batches), columns(work))
     results = rows.filter(pc.is_valid(rows[RESULT])).select([RESULT, SEGMENT])
     rows = rows.filter(pc.is_null(rows[RESULT]))
+    if (rows[TARGET].to_numpy() != task).any():
+        # Its own task would report the shard as unchanged, and one of the two results be lost.
+        raise EpochIncomplete(f"task {task} got rows of another task")
     owned = np.flatnonzero(work.targets == task).tolist()
     changed = _deltas(work, rows) if rows.num_rows else {}
     unchanged = tuple(shard for shard in owned if shard not in changed)
