@@ -214,8 +214,8 @@ class TestDoctor:
         assert result.returncode == 0, result.stdout
         document = json.loads(result.stdout)
         assert [check["check"] for check in document["checks"]] == [
-            "python", "java", "spark", "home", "file system", "locks", "clock", "mount", "space",
-            "sg on PATH",
+            "python", "java", "spark", "kafka connector", "delta connector", "iceberg connector",
+            "home", "file system", "locks", "clock", "mount", "space", "sg on PATH",
         ]  # fmt: skip
         assert list(tmp_path.iterdir()) == []
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.spark.releases import Spark
 from sluicegate.spark.submit.launcher import OLDEST, JavaUnusable, require_java
 
 
@@ -58,6 +59,14 @@ def test_an_unfit_java(tmp_path: Path, answer: str, code: int, expected: str) ->
     with pytest.raises(JavaUnusable, match=expected) as caught:
         require_java()
     assert f"openjdk-{OLDEST}-jre-headless" in caught.value.hint
+
+
+@pytest.mark.parametrize(("answer", "major"), [("1.8.0_401", 8), ("11.0.2", 11)])
+def test_spark_3_runs_on_an_older_java(tmp_path: Path, answer: str, major: int) -> None:
+    launcher(tmp_path / "bin", f'openjdk version "{answer}"')
+    assert require_java(Spark("3.5.9", "2.12")).major == major
+    with pytest.raises(JavaUnusable, match="needs Java 17 or later"):
+        require_java(Spark("4.0.5", "2.13"))
 
 
 def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

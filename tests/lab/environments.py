@@ -24,6 +24,8 @@ from tests import tree
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("4.3.0", "4.0.5", "3.5.9")
+JOB_VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1", "4.3.0")
+"""Those that the gated job is run on."""
 
 _HERE = Path(__file__).parent
 _PACKED = _HERE / "packed"
@@ -77,16 +79,28 @@ def environment(version: str, root: Path = ROOT) -> Path:
     """Return a Python with that version of Spark: this one, or one made for it."""
     if _is_here(version):
         return Path(sys.executable)
-    place = _lab(root) / f"spark-{version}"
+    return _environment(_lab(root) / f"spark-{version}", requirements(version))
+
+
+def job_environment(version: str, root: Path = ROOT) -> Path:
+    """Return a Python with that version of Spark and this package, made with what it asks for."""
+    if _is_here(version):
+        return Path(sys.executable)
+    pins = hashlib.sha256((root / "pyproject.toml").read_bytes()).hexdigest()[:12]
+    wanted = [f"pyspark=={version}", f"--editable={root}"]
+    return _environment(_lab(root) / f"job-{version}-{pins}", wanted)
+
+
+def _environment(place: Path, wanted: list[str]) -> Path:
+    """Return the Python of a virtual environment in a place, made if it is not there."""
     python = place / "bin" / "python"
-    wanted = "\n".join(requirements(version)) + "\n"
+    text = "\n".join(wanted) + "\n"
     ready = place / "lab-ready"
-    with alone(_lab(root) / f"spark-{version}.lock"):
-        if not ready.is_file() or ready.read_text() != wanted:
+    with alone(place.with_name(f"{place.name}.lock")):
+        if not ready.is_file() or ready.read_text() != text:
             venv.create(place, with_pip=True, clear=True)
-            command = [str(python), "-m", "pip", "install", "--quiet", *requirements(version)]
-            subprocess.run(command, check=True)
-            ready.write_text(wanted)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
+            ready.write_text(text)
     return python
 
 

@@ -29,7 +29,7 @@ from sluicegate.sinks.base import DATA
 from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 from sluicegate.spark.submit import process
-from sluicegate.spark.submit.launcher import require_java
+from sluicegate.spark.submit.launcher import find_spark_submit, require_java
 from sluicegate.stream.output import look_at_sink
 from sluicegate.stream.snapshot import Kind, Snapshot
 from sluicegate.stream.state import scan
@@ -80,7 +80,7 @@ class Outcome:
 
 def run(program: Sequence[str], kills: int, events: int, notify: Notify, seed: int = 0) -> Outcome:
     """Run the demonstration; `program` is the command line before the word `submit`."""
-    require_java()
+    require_java(find_spark_submit(None).spark)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sluicegate-demo-") as scratch:
         shown = _Demonstration(Path(scratch), list(program), notify, random.Random(seed))

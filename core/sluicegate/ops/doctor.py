@@ -17,14 +17,15 @@ from importlib import metadata
 from pathlib import Path
 
 from sluicegate import units
-from sluicegate.errors import Locked, SluicegateError
+from sluicegate.errors import Locked, NotFound, SluicegateError
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.locks import FileLock
+from sluicegate.spark import releases
 from sluicegate.spark.submit import launcher
+from sluicegate.spark.submit.command import settings_in
 from sluicegate.storage import LocalStorage, local_root
 from sluicegate.stream.home import check_home
 
-OLDEST_SPARK = (4, 2)
 _LOW_SPACE = 1024**3
 _CLOCK_SLACK = 2.0
 # A correct clock cannot be before the first release of this program.
@@ -36,16 +37,24 @@ JAVA = rule(
     "SG-ENV-JAVA",
     Severity.WARNING,
     "no usable Java",
-    f"Spark needs Java {launcher.OLDEST} or later. Commands that only read work without it; submit "
-    "and demo do not.",
+    "Spark 4 needs Java 17 or later, Spark 3.5 Java 8 or later. Commands that only read work "
+    "without it; submit and demo do not.",
 )
 SPARK = rule(
     "SG-ENV-SPARK",
     Severity.WARNING,
     "no usable PySpark",
-    "Gated streams run on PySpark "
-    + ".".join(map(str, OLDEST_SPARK))
-    + " or later. Checkpoints of any supported Spark can be read and repaired without it.",
+    f"Gated streams run on PySpark {releases.OLDEST} to {releases.NEWEST}. Checkpoints of any "
+    "supported Spark can be read and repaired without it.",
+)
+VERSIONS = rule(
+    "SG-ENV-VERSIONS",
+    Severity.WARNING,
+    "versions that do not fit together",
+    "Spark runs on certain versions of Java and Python, and a connector on the Spark and the Scala "
+    "it was built for: a job with another one does not start, or fails in its first batch. PySpark "
+    "and the Spark of SPARK_HOME must be of one version. Only spark.jars.packages in "
+    "spark-defaults.conf is checked for connectors.",
 )
 UNWRITABLE = rule(
     "SG-ENV-UNWRITABLE",
@@ -110,6 +119,7 @@ class Check:
 def examine(home_uri: str, *, read_only: bool = False) -> list[Check]:
     """Make all checks; with `read_only`, without those that write."""
     checks = [*_try("python", _python), *_try("java", _java), *_try("spark", _spark)]
+    checks += _try("connectors", _connectors)
     checks += _try("home", lambda: _home(home_uri))
     if read_only:
         checks.append(Check("file system", "not tested: read_only is set"))
@@ -133,23 +143,59 @@ def _python() -> Check:
 
 
 def _java() -> Check:
+    spark = _installed()
     try:
-        found = launcher.require_java()
+        found = launcher.require_java(spark)
     except launcher.JavaUnusable as e:
         detail = f"{e.message}; {e.hint}"
         return Check("java", "not usable", JAVA.at("java", detail, repair=launcher.INSTALL))
-    return Check("java", f"{found.major} at {found.path}")
+    wrong = releases.misfit_java(spark, found.major) if spark else None
+    finding = VERSIONS.at("java", wrong, repair=launcher.INSTALL) if wrong else None
+    return Check("java", f"{found.major} at {found.path}", finding)
 
 
 def _spark() -> Check:
-    repair = "pip install 'pyspark>={}.{}'".format(*OLDEST_SPARK)
+    repair = f"pip install 'pyspark>={releases.OLDEST},<5'"
     try:
         version = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
         return Check("spark", "missing", SPARK.at("pyspark", "not installed", repair=repair))
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SPARK:
-        return Check("spark", version, SPARK.at("pyspark", f"{version} is too old", repair=repair))
-    return Check("spark", version)
+    spark = launcher.find_spark_submit(None).spark or releases.Spark(version, "unknown")
+    seen = f"{spark.version} with Scala {spark.scala}"
+    if spark.release is None:
+        wrong = f"{spark.version} is not one of {releases.OLDEST} to {releases.NEWEST}"
+        return Check("spark", seen, SPARK.at("pyspark", wrong, repair=repair))
+    if spark.version != version:
+        wrong = f"submit starts Spark {spark.version}, and this Python has PySpark {version}"
+        return Check("spark", seen, VERSIONS.at("SPARK_HOME", wrong, repair="unset SPARK_HOME"))
+    misfit = releases.misfit_python(spark, sys.version_info[:2])
+    return Check("spark", seen, VERSIONS.at("python", misfit) if misfit else None)
+
+
+def _installed() -> releases.Spark | None:
+    """The Spark that `submit` starts, if there is one and its version is known."""
+    try:
+        return launcher.find_spark_submit(None).spark
+    except NotFound:
+        return None
+
+
+def _connectors() -> list[Check]:
+    """The coordinates of each connector for this Spark, and packages that do not fit to it."""
+    spark = _installed()
+    if spark is None:
+        return []
+    wrong = list(releases.misfit_packages(spark, _packages()))
+    none = f"none known for Spark {spark.version}"
+    named = [Check(f"{kind} connector", at or none) for kind, at in spark.connectors.items()]
+    place = "spark.jars.packages"
+    return [*named, *(Check(place, each, VERSIONS.at(place, each)) for each in wrong)]
+
+
+def _packages() -> list[str]:
+    """The packages that spark-defaults.conf names for every job."""
+    settings = settings_in(launcher.find_spark_submit(None).defaults)
+    return [each.strip() for each in settings.get("spark.jars.packages", "").split(",")]
 
 
 def _home(uri: str) -> Check:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluicegate.errors import NotFound, SparkFailed
+from sluicegate.spark.releases import Spark, oldest_java, spark_in
 
 OLDEST = 17
-"""Spark 4 runs on Java 17 and later."""
+"""The Java to install: every version of Spark runs on it."""
 INSTALL = f"apt-get install openjdk-{OLDEST}-jre-headless"
 """The command on Debian and Ubuntu; the hint names the package elsewhere."""
 
@@ -39,14 +40,15 @@ class Java:
     major: int
 
 
-def require_java() -> Java:
-    """The Java that Spark would start, or `JavaUnusable` with the package to install."""
+def require_java(spark: Spark | None = None) -> Java:
+    """The Java that a Spark would start, or `JavaUnusable` with the package to install."""
     path = _launcher()
     if path is None:
         raise JavaUnusable("Spark needs Java, and there is none on PATH or in JAVA_HOME")
     major = _major(path)
-    if major < OLDEST:
-        raise JavaUnusable(f"Spark needs Java {OLDEST} or later; {path} is Java {major}")
+    oldest = oldest_java(spark)
+    if major < oldest:
+        raise JavaUnusable(f"Spark needs Java {oldest} or later; {path} is Java {major}")
     return Java(path, major)
 
 
@@ -91,6 +93,11 @@ class SparkSubmit:
     def is_pip(self) -> bool:
         """Whether it came with PySpark from pip, so that the Python beside it has PySpark."""
         return self.path.with_name("find_spark_home.py").exists()
+
+    @property
+    def spark(self) -> Spark | None:
+        """The Spark that it starts, if that is known."""
+        return spark_in(self.home) if self.home else None
 
     @property
     def conf_directory(self) -> Path | None:

@@ -254,7 +254,7 @@ def prepare(request: Request, also: Iterable[Setting] = ()) -> Ready:
     request = request.checked()
     spark_submit = find_spark_submit(request.spark_submit)
     _check_app(request.app)
-    java = require_java()
+    java = require_java(spark_submit.spark)
     starting = _starting(request)
     checkpoint = _checkpoint(request)
     if checkpoint and starting:
