@@ -165,6 +165,22 @@ DEFECTS = (
         ("tests/job/test_folding.py",),
     ),
     Defect(
+        "rows-to-any-task",
+        "rows of a shard reach a task that does not fold it",
+        "job/epoch.py",
+        "[coalesce({column}, 0)]",
+        "[coalesce({column} + 1, 0) % {count}]",
+        ("tests/job/test_routing.py",),
+    ),
+    Defect(
+        "rows-of-others-folded",
+        "a task folds rows of another task, and one of the two results is lost",
+        "job/aggregate.py",
+        "    if (rows[TARGET].to_numpy() != task).any():\n",
+        "    if (rows[TARGET].to_numpy() > len(work.targets)).any():\n",
+        ("tests/job/test_routing.py::test_a_task_that_gets_rows_of_another_ends_the_epoch",),
+    ),
+    Defect(
         "reverted-epoch-published",
         "readers see the output of an epoch that was rolled back",
         "stream/output.py",
