@@ -14,6 +14,7 @@ PARTS = {
     "verdicts": ("tests.lab.table", "verify finds every known damage; docs/results/lab.md"),
     "repairs": ("tests.lab.mended_table", "repaired queries continue; docs/results/endings.md"),
     "exactly-once": ("tests.lab.exactly_once_table", "killed jobs; docs/results/exactly-once.md"),
+    "versions": ("tests.lab.exactly_once_versions", "on every PySpark; docs/results/versions.md"),
     "oracle": ("tests.oracle", "every damage, judged by Spark; docs/results/oracle.md"),
     "net": ("tests.net.compare", "every command does what it did when it was recorded"),
 }
@@ -39,7 +40,8 @@ def _chosen(part: str, version: str | None) -> list[str]:
     """Return how a part is given the version of Spark."""
     if version is None:
         return []
-    return {"oracle": ["--spark", version], "repairs": [version]}.get(part, [])
+    named = ["--spark", version]
+    return {"oracle": named, "versions": named, "repairs": [version]}.get(part, [])
 
 
 if __name__ == "__main__":

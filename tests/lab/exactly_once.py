@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from sluicegate.liveness.proc import Proc, Process
 from sluicegate.stream.snapshot import Kind
 from tests.job.jobs import NAME, Place, check_state
-from tests.job.truth import Truth, records, truth
+from tests.job.truth import Truth, published, records, truth
 
 APP = Path(__file__).with_name("exactly_once_app.py")
 SCRIPT = Path(sys.executable).with_name("sluicegate")
@@ -135,6 +136,12 @@ class Killed(Place):
         self.sluicegate("audit", NAME, "--read-data")
         self.sluicegate("checkpoint", "verify", NAME)
         return wanted
+
+    def lost_and_duplicated(self) -> tuple[int, int]:
+        """How many events are not published, and how often one is published again."""
+        rows = published(self.sink, "data")
+        seen = Counter(tuple(row[name] for name in self.table.stamp) for row in rows)
+        return len(self.truth().rows.keys() - seen.keys()), seen.total() - len(seen)
 
     def read_all(self) -> None:
         """Let the job read what is left, in epochs as large as they may be."""

@@ -35,6 +35,8 @@ class Scenario:
     duplicates: int = 0
     rejects: int = 0
     epochs: int = 0
+    lost: int = 0
+    duplicated: int = 0
     seconds: float = 0.0
 
 
@@ -46,6 +48,7 @@ def produced_for(scenario: Scenario, place: Killed) -> Iterator[None]:
         place.begin()
         yield
     place.read_all()
+    scenario.lost, scenario.duplicated = place.lost_and_duplicated()
     counters = place.head.counters
     wanted = place.compare(counted=counters["read"] == place.truth().read)
     scenario.producer_kills = producers.kills

@@ -79,14 +79,16 @@ def _table(known: dict[str, Any]) -> str:
         "duplicates": "duplicates",
         "rejects": "rejects",
         "events": "events",
+        "lost": "lost",
+        "duplicated": "duplicated",
     }
-    lines = ["| " + " | ".join([*columns, "lost", "duplicated"]) + " |"]
-    lines.append("|---" + "|--:" * (len(columns) + 1) + "|")
+    lines = ["| " + " | ".join(columns) + " |"]
+    lines.append("|---" + "|--:" * (len(columns) - 1) + "|")
     for name in SCENARIOS:
         if name in known:
-            cells = [known[name][field] for field in columns.values()]
+            cells = [known[name].get(field, 0) for field in columns.values()]
             told = [f"{cell:,}" if isinstance(cell, int) else cell for cell in cells]
-            lines.append("| " + " | ".join([*told, "0", "0"]) + " |")
+            lines.append("| " + " | ".join(told) + " |")
     return "\n".join(lines) + "\n"
 
 
