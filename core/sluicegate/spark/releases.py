@@ -1,7 +1,8 @@
 """What fits together: Spark, Java, Python, Scala, and the connectors of sources and tables.
 
 Java and Python are those that Spark names for itself, plus Java 25 where it was run: before 4.2
-Spark does not start on it. A connector is named only where it was run with that Spark.
+Spark does not start on it. A connector of tables is named only where it was run with that Spark;
+that of Kafka has the version of Spark.
 """
 
 from __future__ import annotations
