@@ -171,7 +171,7 @@ _sluicegate_at() {
         esac
         ;;
     'checkpoint rollback')
-        options=(--to --to-datetime --force --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--to --to-datetime --force --sink --into --writer-gone --unchecked --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --to) kind=text ;;
@@ -268,7 +268,7 @@ _sluicegate_at() {
         esac
         ;;
     'offsets reset')
-        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --skip-seen --reprocess --force --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
+        options=(--consumer --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --clamp --skip-seen --reprocess --force --unchecked --sink --into --writer-gone --as -n --dry-run -y --yes --reason --plan-out --expires --home --config --json --no-color -h --help)
         case $2 in
         0) kind=files ;;
         --consumer) kind=text ;;

@@ -33,7 +33,7 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
     "steps": at_every_step,
     "random": partial(at_random, kills=RANDOM_KILLS),
 }
-_RUN_BY_JOBS = ("job", "stream", "dedup", "state", "sources", "storage", "spark/submit")
+_RUN_BY_JOBS = ("job", "stream", "dedup", "state", "sources", "sinks", "storage", "spark/submit")
 _PACKAGES = ("pandas", "pyarrow", "numpy")
 _LEFT = 2
 HEAD = """# The gated job on every version of PySpark
