@@ -142,6 +142,8 @@ class Model(RuleBasedStateMachine):
         self._mend(choice)
         self.world.run(2)
         self.world.run(4)
+        while self.world.stream.chain.head().adopting:
+            self.world.run(4)
         self.world.check()
 
     def _chosen(self, data: Any) -> tuple[Job, list[Snapshot]]:
