@@ -369,6 +369,21 @@ class TestAnOldBackup:
         world.run(3)
         world.check()
 
+    @pytest.mark.parametrize("choice", [WITHDRAW, ADOPT])
+    def test_to_which_something_was_appended(self, world: World, choice: str) -> None:
+        """Before anybody notices, the old chain is pruned: it uses the number of a claim."""
+        world.run(3)
+        world.copy("old", "stream", "heads")
+        world.run(3)
+        world.restore("old", "stream", "heads")
+        journal = StreamJournal(world.stream)
+        plan = journal.propose(operation_of("prune", to=3))
+        journal.apply(plan, Approval(myself(), "a test"))
+        noticed(world)
+        world.repair(choice)
+        world.run(4)
+        world.check()
+
     def test_a_choice_without_need(self, world: World) -> None:
         world.run(2)
         with pytest.raises(UsageError, match="nothing to adopt"):
