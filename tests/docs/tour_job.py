@@ -39,7 +39,9 @@ from sluicegate.stream.spec import describe, pins_now
 from sluicegate.stream.stream import open_stream
 from sluicegate.stream.writer import Run, StreamWriter
 
-_CORES: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+_CORES: Any = SimpleNamespace(
+    sparkContext=SimpleNamespace(defaultParallelism=2), range=lambda *_: None
+)
 
 
 class LocalEpochs(Epochs):
