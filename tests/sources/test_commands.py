@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,19 @@ class TestTargets:
         Log.create(log.uri, 2, "clicks")
         with pytest.raises(SluicegateError, match="incarnation"):
             check_pins(head, pins_now(named, head.pins))
+
+    def test_a_log_can_be_moved(self, sg: Sg, log: Log, tmp_path: Path) -> None:
+        """It is known by its incarnation; the next claim keeps where it is now."""
+        assert sg("init", "--stream", "clicks", "--yes").returncode == 0
+        config = tmp_path / "sluicegate.toml"
+        moved = tmp_path / "moved"
+        Path(log.uri).rename(moved)
+        named = replace(load_config(config).streams["clicks"], source=str(moved))
+        stream = open_stream(str(tmp_path / ".sluicegate" / "clicks"), read_only=False)
+        pins = pins_now(named, stream.chain.head().pins)
+        with StreamWriter(stream).claim(pins=pins) as run:
+            assert run.snapshot.pins["source"] == str(moved)
+        assert sg("offsets", "lag", "clicks").returncode == 0
 
 
 def locks_of(sg: Sg, place: str) -> list[dict[str, Any]]:

@@ -344,6 +344,24 @@ class TestAnOldBackup:
         world.run(2)
         world.check()
 
+    def test_adopted_output_that_is_lost_later(self, world: World) -> None:
+        """No snapshot of the chain has written it, but the chain knows that it must be there."""
+        world.run(3)
+        world.copy("old", "stream", "heads", "sink")
+        before = world.stream.chain.head().number
+        world.run(3)
+        world.restore("old", "stream", "heads")
+        world.repair(ADOPT)
+        world.run(5)
+        world.check()
+        for path in world.sink.glob("data/snapshot=*7-*"):
+            shutil.rmtree(path)
+        noticed(world)
+        assert "SG-AUDIT-OUTPUT" in world.codes()
+        world.roll_back(before)
+        world.run(6)
+        world.check()
+
     def test_adopted_output_stays_without_a_start_in_between(self, world: World) -> None:
         world.run(3)
         world.copy("old", "stream", "heads")

@@ -24,7 +24,8 @@ from sluicegate.sinks.base import OutputLost
 from sluicegate.sinks.files import FileSink
 from sluicegate.storage import LocalStorage
 from sluicegate.stream import gc
-from sluicegate.stream.output import OlderThanOutput
+from sluicegate.stream.history import intact_snapshots
+from sluicegate.stream.output import OlderThanOutput, compare
 from sluicegate.stream.snapshot import ChainDamaged, Snapshot
 from tests.stream.streams import NothingToDo, apply, in_memory
 from tests.stream.test_backups import Job, World
@@ -188,8 +189,9 @@ class Model(RuleBasedStateMachine):
         sink = FileSink(LocalStorage(self.world.sink))
         there = {name.number for name in (*sink.published(), *sink.withdrawn())}
         stream = self.world.stream
-        epochs = (stream.chain.read(n) for n in range(head.floor, head.number + 1))
-        return [e.number for e in epochs if e.output and e.number not in there]
+        epochs = intact_snapshots(stream, head.floor, head.number)
+        gone = [e.number for e in epochs if e.output and e.number not in there]
+        return gone + [name.number for name in compare(stream, sink).lost]
 
     def _begin_anew(self) -> None:
         shutil.rmtree(self.world.root / "again", ignore_errors=True)

@@ -316,9 +316,14 @@ class ClaimDraft:
     run: str
     signature: Signature
     details: Mapping[str, Any] = field(default_factory=dict)
+    pins: Mapping[str, Any] = field(default_factory=dict)
+    """What may differ from the settings of genesis: where the source is now."""
 
     def on(self, head: Snapshot, _since: Sequence[Snapshot], _blobs: Blobs) -> Snapshot | None:
-        return self.signature.next(head, Kind.CLAIM, writer=self.run, details=self.details)
+        pins = {**head.pins, **self.pins}
+        return self.signature.next(
+            head, Kind.CLAIM, writer=self.run, details=self.details, pins=pins
+        )
 
 
 @dataclass(frozen=True, slots=True)

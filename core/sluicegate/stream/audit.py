@@ -237,6 +237,9 @@ def _published(stream: Stream, sink: FileSink) -> Iterator[Finding]:
     """What is published and should not be."""
     found = compare(stream, sink)
     yield from found.findings(stream, sink)
+    for name in found.lost:
+        place = f"{sink.uri}, snapshot {name.number}"
+        yield OUTPUT.at(place, "it was adopted by a repair, and is missing")
     if strays := sorted({name.number for name in found.disowned}):
         numbers = ", ".join(map(str, strays[:5])) + (", …" if len(strays) > 5 else "")
         repair = units.command("submit", stream.name)

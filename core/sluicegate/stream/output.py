@@ -96,13 +96,14 @@ class Comparison:
     """What a sink has published, compared with a chain.
 
     `disowned` was rolled back; `foreign` is unknown to the chain, and so are `claims`; of `twice`
-    one is foreign, but it is not known which.
+    one is foreign, but it is not known which. `lost` was adopted, and is not there any more.
     """
 
     disowned: list[SnapshotName] = field(default_factory=list)
     foreign: list[SnapshotName] = field(default_factory=list)
     claims: list[SnapshotName] = field(default_factory=list)
     twice: list[SnapshotName] = field(default_factory=list)
+    lost: list[SnapshotName] = field(default_factory=list)
 
     @property
     def newest(self) -> int:
@@ -169,6 +170,8 @@ class _Comparing:
                 own.update((name.number, kind) for kind in published[name])
         twice = {number for (number, _), count in own.items() if count > 1}
         found.twice += [name for name in sorted(published) if name.number in twice]
+        kept = (name for name in self._adopted if self._head.includes(name.number))
+        found.lost += sorted(name for name in kept if name not in published)
         return found
 
     def _is_own(self, name: SnapshotName) -> bool:
@@ -237,6 +240,10 @@ class Publisher:
         self._publish_again(head, missing)
         for snapshot in self._snapshots(head, missing, declared):
             self._publish_again_or_lost(snapshot, has(declared, snapshot.number))
+        for name in compare(self._stream, self.sink, head.number + 1, head).lost:
+            raise OutputLost(
+                f"{self.sink.uri}: the output of snapshot {name.number} was adopted, and is missing"
+            )
         self.sink.settle(Settled(name_of(head), head.ancestry, self._digest(head.number)))
 
     def _known(self) -> Settled | None:

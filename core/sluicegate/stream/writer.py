@@ -140,7 +140,8 @@ class StreamWriter:
             # An earlier run of our own name has ended: we hold its lock.
             if not force and head.writer != run:
                 self.refuse_living(head)
-            draft = _Claim(ClaimDraft(run, Signature(app=app)), self, force=force)
+            moved = {"source": pins["source"]} if pins and "source" in pins else {}
+            draft = _Claim(ClaimDraft(run, Signature(app=app), pins=moved), self, force=force)
             snapshot = self.append(draft, head)
             assert snapshot
             yield Run(self, run, snapshot, app)
@@ -264,9 +265,16 @@ def new_run() -> str:
 
 
 def check_pins(head: Snapshot, pins: Mapping[str, Any] | None) -> None:
-    """Refuse a stream table that differs from the settings that genesis fixed."""
-    for name in sorted((pins or {}).keys() | head.pins.keys()) if pins is not None else ():
-        if pins is not None and pins.get(name) != head.pins.get(name):
+    """Refuse a stream table that differs from the settings that genesis fixed.
+
+    A source is fixed by what it is, not by its path: it may be moved.
+    """
+    if pins is None:
+        return
+    identity = pins.get("incarnation")
+    is_moved = identity is not None and identity == head.pins.get("incarnation")
+    for name in sorted((pins.keys() | head.pins.keys()) - ({"source"} if is_moved else set())):
+        if pins.get(name) != head.pins.get(name):
             raise UsageError(
                 f"{name} of stream {head.stream} was {head.pins.get(name)!r} when it began and is "
                 f"{pins.get(name)!r} now; it is fixed for the life of the stream",
