@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sluicegate.liveness.proc import Proc, Process
+from sluicegate.stream.history import intact_snapshots
 from sluicegate.stream.snapshot import Kind
 from tests.job.jobs import NAME, Place, check_state
 from tests.job.truth import Truth, published, records, truth
@@ -158,11 +159,11 @@ class Killed(Place):
 
     def reached(self) -> dict[int, int]:
         """How far each partition was read, at its furthest: a reset goes back, state does not."""
-        head, chain = self.head, self.stream.chain
+        head = self.head
         end: dict[int, int] = {}
-        for number in range(head.number + 1):
-            if head.includes(number):
-                for each in chain.read(number).positions:
+        for snapshot in intact_snapshots(self.stream, 0, head.number):
+            if head.includes(snapshot.number):
+                for each in snapshot.positions:
                     end[each.partition] = max(each.offset, end.get(each.partition, 0))
         return end
 
@@ -179,6 +180,13 @@ def kill_job(job: subprocess.Popen[str], whom: str = EVERYBODY) -> None:
     if whom == EVERYBODY or not chosen:
         job.kill()
     job.wait(PATIENCE)
+
+
+def signal_job(job: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal to a submit and everything that it has started."""
+    for pid in (*(each.pid for each in _below(job.pid)), job.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _below(pid: int) -> list[Process]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +16,11 @@ from sluicegate.job.epoch import STEPS
 from sluicegate.liveness.proc import Proc
 from sluicegate.stream.snapshot import Kind
 from tests.job.jobs import NAME
-from tests.lab.exactly_once import DRIVER, EVERYBODY, JVM, Killed, _end, kill_job
+from tests.lab.exactly_once import DRIVER, EVERYBODY, JVM, Killed, _end, kill_job, signal_job
 from tests.lab.exactly_once_producers import Producers
 from tests.lab.standalone import Cluster
 
-RANDOM_KILLS = 20
+RANDOM_KILLS = 100
 _SEALED = ("committed", "published", "reported")
 
 
@@ -201,10 +203,80 @@ def on_a_cluster(root: Path) -> Scenario:
     return scenario
 
 
+def zombies(root: Path, times: int = 6) -> Scenario:
+    """A job is frozen at any moment, another takes over by force, and the first wakes up."""
+    scenario = Scenario("frozen jobs that wake up after another took over")
+    chance = random.Random(5)
+    place = Killed(root)
+    with produced_for(scenario, place):
+        for _ in range(times):
+            runs = place.runs()
+            first = place.submit("--interval", "0s")
+            second: subprocess.Popen[str] | None = None
+            try:
+                place.wait_until(runs, first)
+                time.sleep(chance.uniform(0, 1.5))
+                signal_job(first, signal.SIGSTOP)
+                runs = place.runs()
+                second = place.submit("--interval", "0s", "--force")
+                place.wait_until(runs, second)
+                signal_job(first, signal.SIGCONT)
+                place.ended(first, 13)
+                epoch = place.head.epoch
+                place.wait_until(lambda epoch=epoch: place.head.epoch > epoch, second)  # type: ignore[misc]
+                kill_job(second)
+                scenario.kills += 1
+            finally:
+                for job in (first, second):
+                    if job:
+                        signal_job(job, signal.SIGCONT)
+                        _end(job)
+            place.check_committed()
+        scenario.done.append(f"{times} jobs were frozen; each ended (13) when it woke up")
+    return scenario
+
+
+def restored_backups(root: Path) -> Scenario:
+    """The home is copied while its job runs, and the copy is put in its place later."""
+    scenario = Scenario("with old backups of the home, copied while the job ran, restored")
+    place = Killed(root)
+    with produced_for(scenario, place):
+        for number, choice in enumerate(("adopt", "withdraw", "adopt")):
+            backup = root / f"backup-{number}"
+            runs = place.runs()
+            job = place.submit("--interval", "0s")
+            try:
+                place.wait_until(runs, job)
+                _copy(place.home, backup)
+                epoch = place.head.epoch
+                place.wait_until(lambda epoch=epoch: place.head.epoch >= epoch + 2, job)  # type: ignore[misc]
+                kill_job(job)
+                scenario.kills += 1
+            finally:
+                _end(job)
+            shutil.rmtree(place.home)
+            _copy(backup, place.home)
+            place.ended(place.submit("--available-now"), 12)
+            place.sluicegate(
+                "checkpoint", "repair", NAME, f"--{choice}", "--yes", "--reason", "lab"
+            )
+            scenario.done.append(f"the start is refused (12); repair --{choice}")
+            place.killed_at("published", 2)
+            scenario.kills += 1
+    return scenario
+
+
+def _copy(source: Path, place: Path) -> None:
+    """As a backup does: some files come and go meanwhile."""
+    subprocess.run(["cp", "-a", source, place], check=False, capture_output=True)
+
+
 SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
     "steps": at_every_step,
     "random": at_random,
     "operators": with_operators,
     "two": two_jobs,
     "cluster": on_a_cluster,
+    "zombies": zombies,
+    "backups": restored_backups,
 }
