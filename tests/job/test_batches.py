@@ -18,7 +18,8 @@ from pyspark.errors import StreamingQueryException
 from sluicegate.errors import ConfigInvalid
 from sluicegate.stream.audit import audit_stream
 from sluicegate.stream.output import look_at_sink
-from tests.job.jobs import Place
+from tests.conftest import Sg
+from tests.job.jobs import NAME, Place
 from tests.job.test_epochs import event
 from tests.job.truth import Row, published
 from tests.stream.streams import apply
@@ -199,3 +200,28 @@ def test_a_stream_that_is_not_meant_for_it(tmp_path: Path, spark: Any) -> None:
         place.job(spark).batches(),
     ):
         pass
+
+
+APP = """
+import sluicegate
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+frame = spark.readStream.schema({schema!r}).json({input!r})
+with sluicegate.StreamJob.from_conf(spark).batches() as gate:
+    writer = frame.writeStream.foreachBatch(gate).option("checkpointLocation", {checkpoint!r})
+    writer.trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def test_submitted(query: Query, sg: Sg, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an operator starts it."""
+    monkeypatch.chdir(query.root)
+    places = {"input": str(query.input), "checkpoint": str(query.checkpoint)}
+    (query.root / "job.py").write_text(APP.format(schema=SCHEMA, **places))
+    text = query.place.config.read_text()
+    query.place.config.write_text(text + 'app = "job.py"\n')
+    done = sg("submit", NAME, "--master", "local[1]")
+    assert done.returncode == 0, done.stderr
+    query.check()
+    assert query.place.head.hooks["query"]["number"] == 0

@@ -13,14 +13,15 @@ from sluicegate import lag, units
 from sluicegate.config import NamedStream
 from sluicegate.errors import NotFound, ProblemsFound
 from sluicegate.findings import Severity
-from sluicegate.sources.base import open_source, refuse_outside
+from sluicegate.sources.base import Source, is_query, open_source, refuse_outside
 from sluicegate.spark.submit import command
 from sluicegate.spark.submit.command import Request, Setting, settings_in
 from sluicegate.spark.submit.launcher import find_spark_submit
 from sluicegate.spark.submit.preflight import Ready, prepare
 from sluicegate.storage import canonical_uri, joined_uri
+from sluicegate.stream.output import Publisher, look_at_sink
 from sluicegate.stream.snapshot import Snapshot
-from sluicegate.stream.spec import INCARNATION, describe, pins_now
+from sluicegate.stream.spec import INCARNATION, describe, pins_now, refuse_changed
 from sluicegate.stream.stream import Stream, open_stream
 from sluicegate.stream.verify import verify
 from sluicegate.stream.writer import StreamWriter, check_pins
@@ -48,17 +49,18 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class StreamReady:
-    """A stream that can be started: its position, and the number of waiting events."""
+    """A stream that can be started: its position, and the number of waiting events, if known."""
 
     ready: Ready
     head: Snapshot
-    waiting: int
+    waiting: int | None
 
     def describe(self) -> str:
         """One sentence on what the start will do."""
+        waiting = "" if self.waiting is None else f", {self.waiting:,} waiting"
         return (
             f"resumes after epoch {self.head.epoch}, snapshot {self.head.number}: "
-            f"{units.events(self.head.sequence)} applied, {self.waiting:,} waiting"
+            f"{units.events(self.head.sequence)} applied{waiting}"
         )
 
 
@@ -70,7 +72,8 @@ def prepare_stream(
     stream = open_stream(joined_uri(canonical_uri(home), named.name), read_only=True)
     head = _head(stream, named)
     pinned = head.pins
-    log = open_source(named.source, pinned.get(INCARNATION))
+    # What the application's own query reads, only Spark knows.
+    source = None if is_query(named.source) else open_source(named.source, pinned.get(INCARNATION))
     check_pins(head, pins_now(named, pinned))
     refuse_outside(
         named.source,
@@ -82,10 +85,17 @@ def prepare_stream(
         StreamWriter(stream).refuse_living(head)
     if not job.skip_verify:
         _refuse_damaged(stream)
+    if source:
+        refuse_changed(source, head)
+    if sink := look_at_sink(stream, named.sink):
+        Publisher(stream, sink).check()
     own = (*_job_settings(named, home, config, job), *_python(request))
     ready = prepare(replace(request, app=named.app or str(_APP)), own)
-    waiting = lag.total(lag.lags(head.positions, log.latest(), log.earliest()))
-    return StreamReady(ready, head, waiting)
+    return StreamReady(ready, head, _waiting(source, head) if source else None)
+
+
+def _waiting(source: Source, head: Snapshot) -> int:
+    return lag.total(lag.lags(head.positions, source.latest(), source.earliest()))
 
 
 def is_elsewhere(request: Request) -> bool:
