@@ -1,8 +1,9 @@
 """The producer for applications: records with stamps, in the log at least once, never lost.
 
 A record is durable in the outbox before it is appended, and leaves the outbox after. If the
-producer is killed, the next one with its directory appends the records that may be missing, under
-the same stamps; the job that reads the log drops the duplicates.
+producer is killed or the disk is full, the next one with its directory looks into the log for the
+records of the outbox, and appends those that are missing, under the same stamps. Should one still
+be there twice, the job that reads the log drops the duplicate.
 
 The lock of a partition is held for the length of one append, so any number of producers take turns.
 To hold it longer would save some microseconds beside an fsync, and keep all the others out.
@@ -11,6 +12,7 @@ To hold it longer would save some microseconds beside an fsync, and keep all the
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,6 +93,12 @@ class Columns:
             for sequence, payload in messages
         ]
 
+    def sequences(self, partition: int, lines: bytes) -> list[int]:
+        """The sequences of this producer among the complete lines of one partition."""
+        # A stamp ends its line. Behind another character, it would be part of a column's name.
+        stamps = re.finditer(re.escape(self._head(partition)) + rb"(\d+)}\n", lines)
+        return [int(found[1]) for found in stamps if lines[found.start() - 1] in b"{,"]
+
     def _head(self, partition: int) -> bytes:
         return f"{self._producer},{self._partition}:{partition},{self._sequence}:".encode()
 
@@ -123,7 +131,7 @@ class Sending:
 
     A segment of the log is full at `segment_bytes`; `timeout` is how many seconds to wait for the
     lock of a partition. `in_log` lists the producer's sequences in the log: needed after a backup
-    of its directory was restored; otherwise it avoids duplicates.
+    of its directory was restored.
     """
 
     segment_bytes: int = SEGMENT_BYTES
@@ -217,10 +225,11 @@ class LogProducer:
         return stamps
 
     def flush(self) -> int:
-        """Append the records in the outbox, in order; returns how many they were."""
+        """Append the records in the outbox that the log lacks, in order; returns how many."""
         count = 0
         with self._mutex:
             self._refuse_stopped()
+            self._acknowledge_appended()
             pending = groupby(self._producer.pending(), lambda message: message.stamp.partition)
             for partition, messages in pending:
                 for some in _batches(messages):
@@ -246,6 +255,32 @@ class LogProducer:
         self, _type: object, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _acknowledge_appended(self) -> None:
+        """Remove the records from the outbox whose append was not acknowledged, but happened."""
+        stamps = self._producer.pending_stamps()
+        for partition, some in groupby(stamps, lambda stamp: stamp.partition):
+            pending = list(some)
+            with writer_lock(self._log, partition).hold(timeout=self._sending.timeout):
+                # Their writer may have died before they were durable.
+                self._tail(partition).refresh()
+                found = self._appended(partition, pending[0].sequence)
+            self._producer.acknowledge(stamp for stamp in pending if stamp.sequence in found)
+
+    def _appended(self, partition: int, first: int) -> set[int]:
+        """The sequences from `first` on that the log holds.
+
+        A producer appends in order: the newest segment with an older sequence is the last to read.
+        """
+        found: set[int] = set()
+        end = self._log.end(partition)
+        for base in reversed(self._log.bases(partition)):
+            for piece in self._log.read(partition, base, end):
+                found.update(self._columns.sequences(partition, piece.data))
+            end = base
+            if found and min(found) < first:
+                break
+        return found
 
     def _append(self, partition: int, messages: list[tuple[int, bytes]]) -> None:
         lines = self._columns.stamped(partition, messages)

@@ -434,6 +434,12 @@ class IdempotentProducer:
         with self._working():
             return self._messages(self._instance.outbox.keys())
 
+    def pending_stamps(self) -> list[Stamp]:
+        """The stamps of the messages to send, by partition and sequence."""
+        with self._working():
+            keys = self._instance.outbox.keys()
+        return [Stamp(self.producer_id, *key) for key in keys]
+
     def _messages(self, keys: list[tuple[int, int]]) -> Iterator[Message]:
         try:
             for (partition, sequence), payload in self._instance.outbox.read(keys):
