@@ -95,6 +95,13 @@ STREAM = (
     Key("aggregates", dict, '{ clicks = "count", spent = "sum(price)" }', "state kept per key"),
     Key("sink", str, '"/data/clicks/out"', "directory for the output", is_path=True),
     Key("on_reject", str, '"keep"', "records without stamp or key", choices=("keep", "fail")),
+    Key(
+        "on_overflow",
+        str,
+        '"fail"',
+        "a double beyond 9e288 in a sum or average: stop, or make that one null for good",
+        choices=("fail", "null"),
+    ),
     Key("max_events", int, "1000000", "most events that one epoch reads; default 5000000"),
     Key("offsets", str, '"/data/offsets"', "store that also gets the positions", is_path=True),
     Key("app", str, '"jobs/clicks.py"', "your own application that runs it", is_path=True),
@@ -140,6 +147,7 @@ class NamedStream:
     aggregates: Mapping[str, str] = field(default_factory=dict)
     sink: str | None = None
     on_reject: str = "keep"
+    on_overflow: str = "fail"
     max_events: int | None = None
     offsets: str | None = None
     app: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,11 +16,16 @@ from hypothesis import strategies as st
 from sluicegate.config import NamedStream
 from sluicegate.errors import ConfigInvalid
 from sluicegate.job import aggregate
+from sluicegate.job.aggregate import SumOverflow
 from sluicegate.job.epoch import Results, counted
+from sluicegate.job.work import Folded, Work
 from sluicegate.shards.routing import shard_of
 from sluicegate.sources.base import Reached, Slice
-from sluicegate.state import manifest
+from sluicegate.state import delta, manifest
+from sluicegate.state.aggregates import parse as parse_aggregates
+from sluicegate.state.aggregates import rows as shown_rows
 from sluicegate.state.backend import EpochIncomplete
+from sluicegate.state.delta import MOST_SUMMED, Merge
 from sluicegate.stream.spec import describe
 from tests.job.truth import Table, aggregated, same
 from tests.job.works import blobs_of, classify, folded, parsed, state_of, work_of
@@ -120,6 +126,88 @@ def test_sums_do_not_wrap(tmp_path: Path) -> None:
     kept = manifest.contents(blobs_of(work), refs)
     assert kept is not None
     assert str(kept["a"].type) == "int64"
+
+
+HUGE = 1.7e308
+DOUBLES = Table(
+    columns={"x": "double"},
+    stamp=(),
+    key="k",
+    aggregates={"a": "sum(x)", "m": "avg(x)", "most": "max(x)"},
+)
+
+
+class TestDoubles:
+    """Sums of doubles never become infinite."""
+
+    def epoch(self, work: Work, *tasks: list[tuple[str, float]]) -> dict[int, Folded]:
+        given = [[{"k": key, "x": x} for key, x in task] for task in tasks]
+        classified = [classify(work, parsed(work, some, at)) for at, some in enumerate(given)]
+        return folded(work, [batch for _, batches in classified for batch in batches])
+
+    @pytest.mark.parametrize(("how", "wrong"), [("sum(x)", "a of key 'k'"), ("avg(x)", "a of key")])
+    def test_the_epoch_fails(self, tmp_path: Path, how: str, wrong: str) -> None:
+        table = replace(DOUBLES, aggregates={"a": how})
+        work = work_of(tmp_path, table, deduplicates=False)
+        with pytest.raises(SumOverflow, match=wrong):
+            self.epoch(work, [("j", 1.0), ("k", -HUGE), ("k", -HUGE)])
+
+    def test_or_the_key_has_no_sum_for_good(self, tmp_path: Path) -> None:
+        """In one task, in tasks together, over epochs; and not if it comes back."""
+        work = work_of(tmp_path, DOUBLES, deduplicates=False, shards=1, fails_on_overflow=False)
+        epochs = [
+            self.epoch(work, [("j", 1.0), ("k", 2.0)]),
+            self.epoch(work, [("j", 2.0), ("k", HUGE)], [("k", -HUGE), ("l", 5.0)]),
+            self.epoch(work, [("j", 3.0), ("k", -HUGE)], [("k", 1.0)]),
+            self.epoch(work, [("k", 7.0), ("n", -HUGE)]),
+        ]
+        lost = {"a": None, "m": None}
+        wanted = {
+            "j": {"events": 3, "a": 6.0, "m": 2.0, "most": 3.0},
+            "k": {"events": 6, "most": HUGE, **lost},
+            "l": {"events": 1, "a": 5.0, "m": 5.0, "most": 5.0},
+            "n": {"events": 1, "most": -HUGE, **lost},
+        }
+        assert state_of(work, DOUBLES, *epochs) == wanted
+        blobs = blobs_of(work)
+        refs = [ref for each in epochs for ref, _ in each[0].changed.values()]
+        for middle in range(1, len(refs)):
+            grouped = [
+                manifest.merge(blobs, some, complete=complete)
+                for some, complete in ((refs[:middle], True), (refs[middle:], False))
+            ]
+            state = manifest.contents(blobs, grouped)
+            assert state is not None
+            assert {row.pop("key"): row for row in shown_rows(state, AGGREGATES)} == wanted
+            assert all(math.isfinite(x) for name in ("a", "m.sum") for x in _numbers(state, name))
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_the_largest_that_is_summed(self, tmp_path: Path, fails: bool) -> None:
+        work = work_of(tmp_path, DOUBLES, deduplicates=False, fails_on_overflow=fails)
+        epochs = [self.epoch(work, [("k", MOST_SUMMED)] * 1000, [("k", MOST_SUMMED)] * 1000)] * 2
+        found = state_of(work, DOUBLES, *epochs)["k"]
+        assert (found["a"], found["m"]) == (4000 * MOST_SUMMED, MOST_SUMMED)
+        assert math.isfinite(MOST_SUMMED * 2**63)
+
+
+AGGREGATES = parse_aggregates(DOUBLES.aggregates, DOUBLES.types)
+
+
+def _numbers(state: Any, name: str) -> list[float]:
+    return [number for number in state[name].to_pylist() if number is not None]
+
+
+def test_what_earlier_versions_let_become_infinite_is_shown_as_null() -> None:
+    values: dict[str, list[float]] = {
+        "events": [2],
+        "a": [math.inf],
+        "m.sum": [-math.inf],
+        "m.count": [2],
+        "most": [1.0],
+    }
+    state = delta.table(["k"], values, dict.fromkeys(values, Merge.SUM))
+    [row] = shown_rows(state, AGGREGATES)
+    assert row == {"key": "k", "events": 2, "a": None, "m": None, "most": 1.0}
 
 
 def test_names_that_others_use(tmp_path: Path) -> None:

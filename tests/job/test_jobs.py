@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from sluicegate.errors import (
     StorageFailed,
     UsageError,
 )
+from sluicegate.job.aggregate import SumOverflow
 from sluicegate.job.epoch import RecordsRejected
 from sluicegate.job.job import StreamJob
 from sluicegate.offsets import LockFileOffsetStore
 from sluicegate.positions import to_spark
 from sluicegate.sources.log.log import Log
 from sluicegate.spark.submit import command
+from tests.conftest import Sg
 from tests.job.jobs import Place
 from tests.job.test_epochs import event, traffic
 from tests.job.truth import published
@@ -99,6 +102,26 @@ def test_what_it_fails_with_is_reported_in_its_own_words(tmp_path: Path, spark: 
     place.append(1, [event(0), {"user": "x"}])
     with pytest.raises(RecordsRejected, match="1 record cannot be applied: partition 1, offset 1"):
         place.run(spark)
+
+
+def test_a_sum_that_would_be_infinite_stops_it(tmp_path: Path, spark: Any, sg: Sg) -> None:
+    """Until the stream is configured to go on without that sum."""
+    aggregates = {"spent": "sum(price)", "mean": "avg(price)"}
+    place = Place(tmp_path, columns={"price": "double"}, aggregates=aggregates).begin()
+    place.append(0, [{**event(n), "user": "ann", "price": 1.7e308} for n in range(2)])
+    place.append(1, [{**event(n), "user": "bob", "price": 1.5, "partition": 1} for n in range(2)])
+    with pytest.raises(SumOverflow, match=r"mean of key 'ann' would overflow: price is 1\.7e\+308"):
+        place.run(spark)
+    assert place.head.epoch == 0
+    place.write_config(shards=4, sink="out", on_overflow="null")
+    place.run(spark)
+    assert place.state() == {
+        "ann": {"events": 2, "spent": None, "mean": None},
+        "bob": {"events": 2, "spent": 3.0, "mean": 1.5},
+    }
+    shown = sg("state", "query", "clicks", "ann", "bob", "--json", cwd=tmp_path).stdout
+    keys = json.loads(shown, parse_constant=pytest.fail)["keys"]
+    assert [each["values"]["spent"] for each in keys] == [None, 3.0]
 
 
 def test_what_a_killed_job_did_not_tell_the_next_one_does(tmp_path: Path, spark: Any) -> None:

@@ -2,7 +2,7 @@
 
 Tasks send each other sums and counts per key, not events: the columns are `target` (the task that
 folds), `shard`, `key`, `events`, one per value, and `result` and `data` for the one row that
-reports to the driver what a task did.
+reports to the driver what a task did. A sum that is lost is sent as not-a-number; deltas mark it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluicegate.errors import ProblemsFound
 from sluicegate.job.records import TYPES
 from sluicegate.job.work import Folded, Work
 from sluicegate.shards.hashing import shards_of
 from sluicegate.state import delta
 from sluicegate.state.aggregates import EVENTS, Value
 from sluicegate.state.backend import EpochIncomplete
-from sluicegate.state.delta import KEY, Merge
+from sluicegate.state.delta import KEY, LOST, Merge
 from sluicegate.storage.blobs import Blobs, Ref
 from sluicegate.stream.stream import open_stream
 
@@ -42,6 +43,15 @@ def _column(number: int) -> str:
 
 def _type(work: Work, value: Value) -> pa.DataType:
     return pa.int64() if value.how == "count" else TYPES[work.shape.columns[value.column]]
+
+
+class SumOverflow(ProblemsFound):
+    """A double is too large for a sum or an average, and the stream is configured to stop."""
+
+    default_hint = (
+        'make that sum null with on_overflow = "null" in the stream\'s table, or skip the record '
+        "with: sluicegate offsets reset"
+    )
 
 
 class Folding:
@@ -97,8 +107,9 @@ class Folding:
             return
         rows = pa.concat_tables(self._waiting)
         each = [(self._names[v.column], v.how) for v in self._work.values]
-        fit = all(delta.fit(rows[column]) for column, how in each if how == "sum")
-        chosen = self._grouped(rows, each) if fit else self._one_by_one(rows, each)
+        summed = [rows[column] for column, how in each if how == "sum"]
+        fit = all(delta.fit(each) and delta.too_large(each) is None for each in summed)
+        chosen = self._grouped(rows, each) if fit else self._one_by_one(rows)
         fields = [KEY, EVENTS, *(_column(n) for n in range(len(self._work.values)))]
         schema = pa.schema([self._schema.field(name) for name in fields])
         self._folded.append(pa.table(chosen, names=fields).cast(schema))
@@ -112,11 +123,25 @@ class Folding:
         names = [key, "count_all", *(f"{column}_{how}" for column, how in each)]
         return [grouped[name] for name in names]
 
-    def _one_by_one(self, rows: pa.Table, each: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
+    def _one_by_one(self, rows: pa.Table) -> list[pa.ChunkedArray]:
         """Every event for itself: their sums could overflow the columns that tasks send."""
         ones = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
-        values = (pc.is_valid(rows[c]) if how == "count" else rows[c] for c, how in each)
-        return [rows.column(0), ones, *values]
+        return [rows.column(0), ones, *(self._alone(rows, each) for each in self._work.values)]
+
+    def _alone(self, rows: pa.Table, value: Value) -> pa.ChunkedArray:
+        column = rows[self._names[value.column]]
+        if value.how == "count":
+            return pc.is_valid(column)
+        large = delta.too_large(column) if value.how == "sum" else None
+        if large is None:
+            return column
+        if self._work.fails_on_overflow:
+            first = pc.index(large, True).as_py()
+            raise SumOverflow(
+                f"{value.aggregate} of key {rows.column(0)[first].as_py()!a:.80} would overflow: "
+                f"{value.column} is {column[first].as_py()}"
+            )
+        return pc.if_else(large, float("nan"), column)
 
 
 def fold_shards(work: Work, task: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -150,10 +175,21 @@ def _deltas(work: Work, rows: pa.Table) -> Mapping[int, tuple[Ref, int]]:
 
 
 def _put(work: Work, blobs: Blobs, piece: pa.Table) -> Ref:
-    values = {v.name: piece[f"{_column(n)}_{v.merge.value}"] for n, v in enumerate(work.values)}
-    table = delta.table(
-        piece[KEY],
-        {EVENTS: piece[f"{EVENTS}_sum"], **values},
-        {EVENTS: Merge.SUM, **{v.name: v.merge for v in work.values}},
-    )
-    return blobs.put(delta.encode(table))
+    values = {EVENTS: piece[f"{EVENTS}_sum"]}
+    merges = {EVENTS: Merge.SUM}
+    for number, each in enumerate(work.values):
+        column = piece[f"{_column(number)}_{each.merge.value}"]
+        lost = _lost(column)
+        if lost is not None:
+            column = pc.if_else(lost, pa.scalar(None, column.type), column)
+            values[each.name + LOST], merges[each.name + LOST] = lost, Merge.MAX
+        values[each.name], merges[each.name] = column, each.merge
+    return blobs.put(delta.encode(delta.table(piece[KEY], values, merges)))
+
+
+def _lost(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Which sums are lost; None if all are kept."""
+    if not pa.types.is_floating(column.type):
+        return None
+    lost = pc.fill_null(pc.is_nan(column), False)
+    return lost if pc.any(lost).as_py() else None

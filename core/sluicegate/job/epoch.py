@@ -332,6 +332,7 @@ class Epochs:
             targets=targets,
             tasks=count,
             deduplicates=description.deduplicates,
+            fails_on_overflow=description.fails_on_overflow,
             dense=source.dense,
         )
 

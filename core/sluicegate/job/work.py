@@ -36,6 +36,8 @@ class Work:
     """How many tasks fold."""
     deduplicates: bool = True
     """Whether duplicates are dropped; false only to measure the cost of that."""
+    fails_on_overflow: bool = True
+    """Whether a number that is too large for a sum stops the job; else the sum becomes null."""
     dense: bool = True
     """Whether the source has a record at every offset."""
 

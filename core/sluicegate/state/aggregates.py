@@ -1,11 +1,13 @@
 """Aggregates: what a stream keeps per key, as columns of its deltas.
 
 `count` counts events; `sum(column)`, `min(column)`, `max(column)` and `avg(column)` leave out
-events in which the column is null. An average is kept as a sum and a count, which merge.
+events in which the column is null. An average is kept as a sum and a count, which merge. A sum or
+average that is lost, because a double was too large for it, is null for good.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import Any, Literal
 
 from sluicegate.arrow import texts
 from sluicegate.errors import ConfigInvalid
-from sluicegate.state.delta import KEY, PRESENT, REPLACES, Merge, Table
+from sluicegate.state.delta import KEY, LOST, PRESENT, REPLACES, Merge, Table
 
 EVENTS = "events"
 """The column that every delta of a job has: how many events of the key were applied."""
@@ -32,6 +34,11 @@ class Value:
     how: Literal["sum", "min", "max", "count"]
     column: str
     merge: Merge
+
+    @property
+    def aggregate(self) -> str:
+        """The name of its aggregate."""
+        return self.name.removesuffix(_SUM).removesuffix(_COUNT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ def parse(aggregates: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Ag
     """The aggregates of a stream's table, by name; `ConfigInvalid` names what is wrong."""
     found = []
     for name, text in sorted(aggregates.items()):
-        if name in (KEY, REPLACES, PRESENT, EVENTS) or name.endswith((_SUM, _COUNT)):
+        if name in (KEY, REPLACES, PRESENT, EVENTS) or name.endswith((_SUM, _COUNT, LOST)):
             raise ConfigInvalid(
                 f"an aggregate cannot be called {name!r}", hint="choose another name"
             )
@@ -88,15 +95,25 @@ def shown(state: Table, aggregates: Sequence[Aggregate]) -> Table:
         if each.how == "count":
             columns[each.name] = state[EVENTS]
         elif each.how == "avg":
-            total = pc.cast(state[each.name + _SUM], pa.float64(), safe=False)
+            total = pc.cast(_kept(state, each.name + _SUM), pa.float64(), safe=False)
             count = pc.cast(state[each.name + _COUNT], pa.float64())
             # Nothing was counted: there is no average, rather than one of not-a-number.
             none = pa.nulls(len(count), count.type)
             counted = pc.if_else(pc.cast(count, pa.bool_()), count, none)
             columns[each.name] = pc.divide(total, counted)
         else:
-            columns[each.name] = state[each.name]
+            columns[each.name] = _kept(state, each.name)
     return pa.table(columns)
+
+
+def _kept(state: Table, name: str) -> Any:
+    """A column of state, null where its sum is lost."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name + LOST not in state.column_names:
+        return state[name]
+    return pc.if_else(state[name + LOST], pa.scalar(None, state[name].type), state[name])
 
 
 def events_in(state: Table) -> int:
@@ -118,10 +135,15 @@ def rows(
         state = state.filter(pc.is_in(state[KEY], value_set=texts(keys)))
     plain = EVENTS not in state.column_names
     table = state.drop_columns([REPLACES, PRESENT]) if plain else shown(state, aggregates)
-    return [
-        {name: int(v) if isinstance(v, Decimal) else v for name, v in row.items()}
-        for row in table.to_pylist()
-    ]
+    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has."""
+    if isinstance(value, Decimal):
+        return int(value)
+    # Earlier versions kept sums that had become infinite.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _check_column(name: str, how: str, column: str, columns: Mapping[str, str]) -> None:

@@ -1,7 +1,9 @@
 """Deltas: what one epoch changed in one shard's state, as a Parquet table that merges.
 
 Arrow adds 64-bit numbers modulo 2**64. Where that could happen, decimals are added instead, and a
-column returns to 64 bits if all its sums fit.
+column returns to 64 bits if all its sums fit. Doubles are different: a sum has only numbers up to
+`MOST_SUMMED`, so that no sum of them becomes infinite, however deltas are grouped. A sum that would
+have another is lost: a column with its name and `LOST` states for which keys, and they stay so.
 
 Columns: `key` (text), `replaces` (earlier values are forgotten), `present` (false: the key is
 deleted), and one column per value. The metadata of each column states how the values of one key
@@ -52,6 +54,21 @@ def fit(column: Any) -> bool:
     return _largest(column) * len(column) <= _LARGEST
 
 
+MOST_SUMMED = 2.0**960
+"""The largest double in a sum: 2**63 of them are finite."""
+
+
+def too_large(column: Any) -> Any:
+    """Which doubles must not be in a sum; None if there are none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(column.type):
+        return None
+    large = pc.fill_null(pc.greater(pc.abs(column), MOST_SUMMED), False)
+    return large if pc.any(large).as_py() else None
+
+
 def is_wide(kind: pa.DataType) -> bool:
     """Whether a column of sums has left 64 bits."""
     import pyarrow as pa
@@ -81,6 +98,8 @@ def _cast(rows: Table, name: str, kind: pa.DataType) -> Table:
 
 KEY, REPLACES, PRESENT = "key", "replaces", "present"
 _OWN = (KEY, REPLACES, PRESENT)
+LOST = ".lost"
+"""The suffix of a column that is true for the keys whose sum is lost."""
 _MERGE = b"merge"
 _ORDER = "sg.order"
 
@@ -157,6 +176,7 @@ def merge(deltas: Sequence[Table], *, complete: bool = False) -> Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    deltas = _with_losses(deltas)
     rules = _rules(deltas[0])
     deltas = _alike(deltas, rules)
     if any(not each.schema.equals(deltas[0].schema, check_metadata=True) for each in deltas):
@@ -180,6 +200,23 @@ def merge(deltas: Sequence[Table], *, complete: bool = False) -> Table:
         nothing = pc.invert(merged[PRESENT])
         merged = merged.set_column(merged.schema.get_field_index(REPLACES), REPLACES, nothing)
     return merged.sort_by(KEY)
+
+
+def _with_losses(deltas: Sequence[Table]) -> Sequence[Table]:
+    """The deltas with the columns of lost sums that any of them has."""
+    names = sorted({n for each in deltas for n in each.column_names if n.endswith(LOST)})
+    if not names:
+        return deltas
+    return [_with_loss(each, names) for each in deltas]
+
+
+def _with_loss(delta: Table, names: Sequence[str]) -> Table:
+    nothing = arrow.truths([False] * delta.num_rows)
+    lost = {name: delta[name] if name in delta.column_names else nothing for name in names}
+    delta = delta.select([name for name in delta.column_names if name not in lost])
+    for name, column in lost.items():
+        delta = _with_merge(delta.append_column(name, column), name, Merge.MAX)
+    return delta
 
 
 def _alike(deltas: Sequence[Table], rules: Mapping[str, Merge]) -> Sequence[Table]:

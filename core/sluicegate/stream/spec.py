@@ -39,6 +39,7 @@ class Description:
     shards: int
     writes_rows: bool
     fails_on_reject: bool
+    fails_on_overflow: bool = True
     deduplicates: bool = True
 
     @property
@@ -75,6 +76,7 @@ def describe(stream: NamedStream) -> Description:
         shards=stream.shards,
         writes_rows=stream.sink is not None,
         fails_on_reject=stream.on_reject == "fail",
+        fails_on_overflow=stream.on_overflow == "fail",
     )
 
 
