@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Self
 
 EXIT_DONE = 0
 EXIT_DONE_MEANING = "done, or nothing to do"
+NEXT, PLACE = "sluicegate: next: ", "sluicegate: place: "
+"""How lines begin that say more about an error above them."""
 
 
 class SluicegateError(Exception):
@@ -27,6 +29,13 @@ class SluicegateError(Exception):
         self.message = message
         self.hint = hint or self.default_hint
         self.place = place
+
+    def with_notes(self) -> Self:
+        """The error, with hint and place in its traceback: for `error_in` in another process."""
+        self.add_note(NEXT + self.hint)
+        if self.place:
+            self.add_note(PLACE + self.place)
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark executors, multiprocessing); keyword-only arguments
@@ -192,15 +201,20 @@ def error_classes(root: type[SluicegateError] = SluicegateError) -> Iterator[typ
 
 
 def error_in(text: str) -> SluicegateError | None:
-    """The first Sluicegate error in a text of Python tracebacks."""
+    """The first Sluicegate error in a text of Python tracebacks; if some have notes, of those."""
     known = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in error_classes()}
-    for name, message in _THROWN.findall(text):
-        if kind := known.get(name):
-            return kind(message)
+    found = [each for each in _THROWN.finditer(text) if each["kind"] in known]
+    # Above an error with notes there may be the one that caused it.
+    for each in sorted(found, key=lambda each: each["hint"] is None):
+        return known[each["kind"]](each["message"], hint=each["hint"], place=each["place"])
     return None
 
 
-_THROWN = re.compile(r"^(sluicegate\.[\w.]+): (.*)$", re.MULTILINE)
+_THROWN = re.compile(
+    r"^(?P<kind>sluicegate\.[\w.]+): (?P<message>.*)"
+    rf"(?:\n{NEXT}(?P<hint>.*)(?:\n{PLACE}(?P<place>.*))?)?$",
+    re.MULTILINE,
+)
 
 
 def exit_codes() -> dict[int, str]:

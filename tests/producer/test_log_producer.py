@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter, LogWriterStopped
 from sluicegate.storage import LocalStorage
 from tests.sources.logs import forget, held, in_memory
-from tests.support.faults import Aftermath, Disk, cut_points
+from tests.support.faults import Aftermath, Disk, cut_points, files_up_to
 
 ID = "shop/checkout"
 EVERYTHING = os.environ.get("SG_LAB") == "all"
@@ -235,17 +233,6 @@ class TestOwing:
         with opened(scratch):
             found = [r["seq"] for r in records(log) if r]
             assert found == list(range(5))
-
-
-@contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """No file of this process may become larger."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def _act(storage: LocalStorage) -> None:

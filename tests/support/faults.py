@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import stat as st
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -339,6 +341,17 @@ def _run_cut(
     disk.crash(aftermath, seed=seed * 1000 + number)
     call = "after the last call" if acknowledged else process.made[-1]
     return Cut(root, number, call, aftermath, acknowledged, tuple(process.made))
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """No file of this process may become larger."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def _inode(name: str, directory: int) -> int:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +27,7 @@ from pyspark import TaskContext
 from sluicegate.dedup import segment
 from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Ledger, ledger_of
 from sluicegate.dedup.stamp import Column, Stamps
+from sluicegate.errors import NotFound, SluicegateError, StorageFailed
 from sluicegate.job.aggregate import Folding, fold_shards
 from sluicegate.job.records import (
     OFFSET,
@@ -41,6 +46,7 @@ from sluicegate.shards.hashing import shards_of
 from sluicegate.sinks.base import DATA, REJECTS, File
 from sluicegate.sources.base import Chunk, Reached, Rows
 from sluicegate.storage.blobs import Ref
+from sluicegate.storage.local import Translated
 from sluicegate.stream.stream import open_stream
 
 
@@ -57,21 +63,39 @@ class Writer:
         """Add rows."""
         if not rows.num_rows:
             return
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
-        self._writer.write_table(rows.select(self._schema.names).cast(self._schema))
+        chosen = rows.select(self._schema.names).cast(self._schema)
+        with self._writing():
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
+            self._writer.write_table(chosen)
         self._rows += rows.num_rows
 
     def close(self) -> tuple[File, ...]:
         """The file, durable; none if nothing was written."""
         if self._writer is None:
             return ()
-        self._writer.close()
-        with self._path.open("rb") as stream:
+        with self._writing():
+            self._writer.close()
+        with self._writing(), self._path.open("rb") as stream:
             os.fsync(stream.fileno())
             digest = hashlib.file_digest(stream, _blake2b).hexdigest()
             size = stream.tell()
         return (File(self._path.name, size, self._rows, digest),)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Report what the operating system refuses as our own error."""
+        try:
+            with Translated(self._path):
+                yield
+        except NotFound as e:
+            directory = self._path.parent
+            raise StorageFailed(
+                f"{directory} does not exist on {socket.gethostname()}",
+                hint="mount the sink on every host that runs tasks, then start the job again with: "
+                "sluicegate submit STREAM",
+                place=str(directory),
+            ) from e
 
 
 def _blake2b() -> hashlib.blake2b:
@@ -193,10 +217,26 @@ def _positions(rows: pa.Table, producer: str) -> Stamps:
 Batches = Iterator[pa.RecordBatch]
 # No column of a record begins with an underscore.
 HOME = "_home"
+P = ParamSpec("P")
 _MARKER = -1
 """The partition of a row that is no record."""
 
 
+def _task(function: Callable[P, Batches]) -> Callable[P, Batches]:
+    """A function whose errors keep their hint and place: Spark passes on only their text."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Batches:
+        try:
+            yield from function(*args, **kwargs)
+        except SluicegateError as e:
+            e.with_notes()
+            raise
+
+    return run
+
+
+@_task
 def classify_slices(work: Work, batches: Batches) -> Batches:
     """Read slices of the source, classify their records and fold the fresh ones."""
     classifier = RecordClassifier(work)
@@ -208,6 +248,7 @@ def classify_slices(work: Work, batches: Batches) -> Batches:
     yield from classifier.finish()
 
 
+@_task
 def read_slices(work: Work, batches: Batches) -> Batches:
     """Read slices of the source and send every record to the task that classifies its stamp."""
     for each in _read(work, batches):
@@ -217,6 +258,7 @@ def read_slices(work: Work, batches: Batches) -> Batches:
             yield _marker(work, each)
 
 
+@_task
 def classify_all(work: Work, batches: Batches) -> Batches:
     """Classify records whose equal stamps all come here: the smallest position is applied."""
     classifier = RecordClassifier(work)
@@ -236,6 +278,7 @@ def classify_all(work: Work, batches: Batches) -> Batches:
     yield from classifier.finish()
 
 
+@_task
 def fold(work: Work, batches: Batches) -> Batches:
     """Fold the rows for the shards of this task, and pass on the results for the driver."""
     context = TaskContext.get()
@@ -285,6 +328,7 @@ def _with_home(work: Work, rows: pa.Table) -> pa.Table:
     return rows.append_column(HOME, pa.array(homes.astype(np.int32)))
 
 
+@_task
 def write_rows(attempts: str, batches: Batches) -> Batches:
     """Write the rows of a user's function, and report the file."""
     writer: Writer | None = None

@@ -43,6 +43,7 @@ from sluicegate.sinks.base import (
     SnapshotName,
 )
 from sluicegate.storage import LocalStorage, ReadOnlyStorage, Storage, base, local_root
+from sluicegate.storage.local import Translated
 
 _OWN = "_sluicegate"
 ATTEMPTS, STAGED, TRASH = f"{_OWN}/attempts", f"{_OWN}/staged", f"{_OWN}/trash"
@@ -180,7 +181,8 @@ class FileSink:
         """The directory that the tasks of an attempt write to."""
         path = self._storage.local_path(f"{ATTEMPTS}/{nonce}")
         assert path is not None
-        path.mkdir(parents=True, exist_ok=True)
+        with Translated(path):
+            path.mkdir(parents=True, exist_ok=True)
         return str(path)
 
     def stage(self, nonce: str, output: Output, reach: Reach) -> None:

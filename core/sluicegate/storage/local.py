@@ -137,7 +137,8 @@ def _as_ours(e: OSError, place: Path, inside: Path | None) -> NotFound | Storage
             hint="name the target of the link instead, or replace the link by its target",
             place=str(place),
         )
-    reason = (e.strerror or str(e)).lower()
+    # Not its own text: that of Arrow repeats the place.
+    reason = (os.strerror(e.errno) if e.errno else str(e)).lower()
     return StorageFailed(f"{place}: {reason}", place=str(place))
 
 

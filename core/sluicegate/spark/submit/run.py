@@ -19,6 +19,7 @@ from typing import IO
 
 from sluicegate.checkpoint.writers import LOCK, settle
 from sluicegate.errors import (
+    NEXT,
     Interrupted,
     NotFound,
     SluicegateError,
@@ -35,7 +36,7 @@ from sluicegate.spark.submit.process import Ended, Launch, Output, Watch, run
 from sluicegate.spark.submit.progress import Progress, ProgressPipe
 from sluicegate.storage import open_storage
 
-OWN_ERROR, OWN_HINT = "sluicegate: error: ", "sluicegate: next: "
+OWN_ERROR, OWN_HINT = "sluicegate: error: ", NEXT
 _TAIL = 10
 _WIDEST = 300
 _TAIL_BYTES = 64 * 1024
