@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from sluicegate.dedup.stamp import MAX_SEQUENCE, Stamp, Stamps
 
 TOP = MAX_SEQUENCE
-PRODUCERS = ["", "a", "a/b", "a/b/c", "zürich", "日本", "x" * 65536]
+PRODUCERS = ["", "a", "a/b", "a/b/c", "a/rejected", "zürich", "日本", "x" * 65536]
 Key = tuple[int | str, int]
 Row = tuple[int | str, int, int]
 

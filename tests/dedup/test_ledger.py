@@ -19,7 +19,7 @@ from sluicegate.dedup.intervals import Intervals, Lookup
 from sluicegate.dedup.keys import Coded
 from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Ledger, ledger_of
 from sluicegate.dedup.segment import Entries
-from sluicegate.dedup.stamp import Stamp, StampInvalid, Stamps
+from sluicegate.dedup.stamp import REJECTED, Stamp, StampInvalid, Stamps
 from tests.dedup.batches import (
     PRODUCERS,
     TOP,
@@ -62,6 +62,8 @@ class Model:
 
     def expire(self, before: int) -> None:
         for key, seen in self.seen.items():
+            if PRODUCERS[int(key[0])].endswith(REJECTED):
+                continue
             # A run of numbers grew last when the newest of it came.
             for run in runs_of(sorted(seen)):
                 if max(seen[n] for n in run) < before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -277,3 +278,19 @@ def test_a_reset_that_skips_what_was_seen(tmp_path: Path, spark: Any) -> None:
     place.append(1, traffic(7, "q", 0, 0, 100))
     place.commit_all(spark)
     place.check(counted=False)
+
+
+def test_a_reset_behind_the_retention_publishes_no_reject_twice(tmp_path: Path, spark: Any) -> None:
+    place = Place(tmp_path).begin()
+    place.append(0, [event(0), b"bad", event(1), b"worse", event(2)])
+    place.commit_all(spark)
+    for _ in range(2):
+        apply(place.stream, "compact-dedup", before=time.time() + 1)
+        apply(place.stream, "reset", positions=Positions({"log": {0: 0}}))
+        place.append(0, [b"new"])
+        place.commit_all(spark)
+    found = [row["_value"] for row in published(place.sink, "rejects")]
+    assert [value for value in found if value in (b"bad", b"worse")] == [b"bad", b"worse"]
+    assert found.count(b"new") == 2
+    # Events below the retention floor are rejected, and that once, too.
+    assert len(found) == 7

@@ -89,6 +89,11 @@ class Keys:
         numbers = np.concatenate([partitions, pairs & 0xFFFFFFFF])
         return both.take(column(place)), numbers[place]
 
+    def ending(self, suffix: str) -> Column:
+        """For every key, whether the name of its producer has this end."""
+        names, _ = self.names_of(np.arange(len(self)))
+        return values_of(pc.ends_with(names, pattern=suffix))
+
     def find(self, stamps: Stamps) -> Column:
         """The key of every stamp; -1 if it has none."""
         return self.coded(stamps, add=False).by_row()

@@ -20,7 +20,7 @@ from sluicegate.dedup import intervals
 from sluicegate.dedup.intervals import Found, Intervals, Lookup
 from sluicegate.dedup.keys import Coded, Keys
 from sluicegate.dedup.segment import Entries, entries_of, joined
-from sluicegate.dedup.stamp import Column, Stamps
+from sluicegate.dedup.stamp import REJECTED, Column, Stamps
 
 # A table may have so many times as many places as there are rows.
 _SPARSE = 4
@@ -195,9 +195,10 @@ class Ledger:
     def expire(self, before_ms: int) -> int:
         """Drop stamps of intervals that did not grow since a time; returns how many.
 
-        It raises floors: whether a stamp below one is a duplicate is no longer known.
+        It raises floors: whether a stamp below one is a duplicate is no longer known. Stamps of
+        rejected records stay.
         """
-        old = self._seen.at < before_ms
+        old = (self._seen.at < before_ms) & ~self._keys.ending(REJECTED)[self._seen.keys]
         before = self.stamps
         self._raise_floors(self._seen.keys[old], self._seen.end[old])
         self._now_seen(self._seen)

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 MAX_SEQUENCE = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
 MAX_PRODUCER_BYTES = 64 * 1024
+REJECTED = "/rejected"
+"""The suffix of a log's name in the stamps of rejected records, which are their positions.
+
+Not the name itself: after a fix of the stream's table, such a record may be valid, and its position
+may then be its own stamp. These stamps have no retention: below a floor it would not be known
+whether a record was published as rejected."""
 
 Column: TypeAlias = "np.ndarray[Any, Any]"
 Texts: TypeAlias = "pa.Array"

@@ -26,7 +26,7 @@ from pyspark import TaskContext
 
 from sluicegate.dedup import segment
 from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Ledger, ledger_of
-from sluicegate.dedup.stamp import Column, Stamps
+from sluicegate.dedup.stamp import REJECTED, Column, Stamps
 from sluicegate.errors import NotFound, SluicegateError, StorageFailed
 from sluicegate.job.aggregate import Folding, fold_shards
 from sluicegate.job.records import (
@@ -102,11 +102,6 @@ def _blake2b() -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=32)
 
 
-REJECTED = "/rejected"
-"""The suffix of a log's name in the stamps of rejected records, which are their positions.
-
-Not the name itself: after a fix of the stream's table, such a record may be valid, and its position
-may then be its own stamp."""
 _BELOW_FLOOR = "its stamp is below the retention floor, so it may be a duplicate"
 _ledgers: dict[str, tuple[tuple[Ref, ...], Ledger]] = {}
 
