@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pytest
+
 from sluicegate.dedup.ledger import Ledger, ledger_of
 from sluicegate.dedup.segment import Entries, decode
 from sluicegate.dedup.stamp import Stamps
-from sluicegate.job import tasks
+from sluicegate.job import aggregate, tasks
 from sluicegate.job.aggregate import RESULT, SEGMENT
 from sluicegate.job.records import OFFSET, PARTITION, REASON, VALUE, Records
 from sluicegate.job.tasks import RecordClassifier
 from sluicegate.job.work import Classified, Work
 from sluicegate.sinks.base import DATA, REJECTS
+from sluicegate.state.backend import EpochIncomplete
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import segments
 from tests.job.truth import Row, Table
@@ -189,11 +194,16 @@ def test_a_worker_follows_whatever_becomes_of_the_dedup_log(tmp_path: Path) -> N
         assert classified.duplicates == len(known)
 
 
-def test_classified_together_the_smallest_position_counts(tmp_path: Path) -> None:
-    """What comes from several partitions in any order, with rejects among it."""
+@pytest.mark.parametrize("most", [1, 10_000, 1 << 28])
+def test_classified_together_the_smallest_position_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """What comes from several partitions in their order, with rejects among it, in pieces."""
+    monkeypatch.setattr(tasks, "_PIECE_BYTES", most)
     chance = random.Random(1)
     work = work_of(tmp_path, TABLE, tasks=1)
-    batches, places, bad = [], 0, 0
+    batches: list[pa.RecordBatch] = []
+    places = bad = 0
     best: dict[int, int] = {}
     for partition in range(4):
         rows: list[Row] = []
@@ -204,15 +214,49 @@ def test_classified_together_the_smallest_position_counts(tmp_path: Path) -> Non
             places += 1
         rows.append({"user": "no stamp"})
         bad += 1
-        sent = tasks._sent(work, parsed(work, rows, partition))
-        batches += [each.slice(at, 50) for each in sent for at in range(0, each.num_rows, 50)]
-    chance.shuffle(batches)
-    results = list(tasks.classify_all(work, iter(batches)))[-1]
+        batches += tasks._sent(work, parsed(work, rows, partition))
+    places_of = [(PARTITION, "ascending"), (OFFSET, "ascending")]
+    together = pa.Table.from_batches(batches).sort_by(places_of)
+    results = list(tasks.classify_all(work, iter(together.to_batches(50))))[-1]
     classified = result_of(results)
     assert (classified.read, classified.applied) == (places + bad, len(best))
     assert classified.rejected == bad
     found = {r["seq"]: r["price"] for r in rows_in(work, classified, DATA)}
     assert found == best
+
+
+def test_classified_together_out_of_order_ends_the_epoch(tmp_path: Path) -> None:
+    work = work_of(tmp_path, TABLE, tasks=1)
+    for first, second in (((0, 8), (0, 7)), ((1, 0), (0, 9))):
+        batches = [
+            batch
+            for partition, offset in (first, second)
+            for batch in tasks._sent(work, parsed(work, [event(offset)], partition, offset))
+        ]
+        with pytest.raises(EpochIncomplete, match="not sorted by their places"):
+            list(tasks.classify_all(work, iter(batches)))
+
+
+def test_classified_together_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts of 48 MB, of which no more than a few pieces are in memory."""
+    monkeypatch.setattr(tasks, "_PIECE_BYTES", 4 << 20)
+    monkeypatch.setattr(aggregate, "_BYTES_AT_ONCE", 4 << 20)
+    table = Table(columns={"text": "string"}, aggregates={"last": "max(text)"})
+    work = work_of(tmp_path, table, tasks=1)
+    before, most = pa.total_allocated_bytes(), 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for at in range(0, 1024, 16):
+            some = [{**event(n), "text": f"{n}" * 16384} for n in range(at, at + 16)]
+            yield from tasks._sent(work, parsed(work, some, first=at))
+            most = max(most, pa.total_allocated_bytes() - before)
+
+    classified = result_of(list(tasks.classify_all(work, batches()))[-1])
+    assert (classified.read, classified.applied) == (1024, 1024)
+    assert 1 << 20 < most < 24 << 20
 
 
 def test_nothing_at_all(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from sluicegate.stream.stream import open_stream
 
 TARGET, SHARD, RESULT, SEGMENT = "target", "shard", "result", "data"
 _AT_ONCE = 1 << 20
+_BYTES_AT_ONCE = 64 << 20
 _BATCH = 1 << 16
 
 
@@ -64,7 +65,7 @@ class Folding:
         wanted = dict.fromkeys([work.shape.key or "", *(v.column for v in work.values)])
         self._names = {name: f"column_{number}" for number, name in enumerate(wanted)}
         self._waiting: list[pa.Table] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._folded: list[pa.Table] = []
         self.events: dict[int, int] = {}
 
@@ -72,9 +73,11 @@ class Folding:
         """Add fresh events."""
         if not self._work.shape.key:
             return
-        self._waiting.append(rows.select(list(self._names)).rename_columns([*self._names.values()]))
-        self._rows += rows.num_rows
-        if self._rows >= _AT_ONCE:
+        chosen = rows.select(list(self._names)).rename_columns([*self._names.values()])
+        self._waiting.append(chosen)
+        self._rows += chosen.num_rows
+        self._bytes += chosen.nbytes
+        if self._rows >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
             self._fold()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -113,7 +116,7 @@ class Folding:
         fields = [KEY, EVENTS, *(_column(n) for n in range(len(self._work.values)))]
         schema = pa.schema([self._schema.field(name) for name in fields])
         self._folded.append(pa.table(chosen, names=fields).cast(schema))
-        self._waiting, self._rows = [], 0
+        self._waiting, self._rows, self._bytes = [], 0, 0
 
     def _grouped(self, rows: pa.Table, each: Sequence[tuple[str, str]]) -> list[pa.ChunkedArray]:
         # An average and a sum of one column are computed once.

@@ -28,7 +28,7 @@ from sluicegate.dedup.segment import Entries, overlap
 from sluicegate.errors import Fenced, ProblemsFound, StaleVersion
 from sluicegate.job import tasks
 from sluicegate.job.aggregate import TARGET, columns
-from sluicegate.job.records import Shape
+from sluicegate.job.records import OFFSET, PARTITION, Shape
 from sluicegate.job.work import Classified, Folded, Work
 from sluicegate.positions import Positions
 from sluicegate.sinks.base import DATA, REJECTS, File, Output, Reach
@@ -90,10 +90,13 @@ def compute(frame: DataFrame | None, work: Work) -> Results:
 
 
 def compute_thoroughly(frame: DataFrame, work: Work) -> Results:
-    """Bring equal stamps to one task first, and classify them there."""
+    """Bring equal stamps to one task first, and classify them there, by their places.
+
+    Spark sorts, because it can do so on disk: what a task gets need not fit into memory.
+    """
     sent = from_arrow_schema(tasks.sent_columns(work.shape))
     read = frame.mapInArrow(bound(tasks.read_slices, work), sent)
-    together = routed(read, work.tasks, tasks.HOME)
+    together = routed(read, work.tasks, tasks.HOME).sortWithinPartitions(PARTITION, OFFSET)
     schema = from_arrow_schema(columns(work))
     return _collect(work, together.mapInArrow(bound(tasks.classify_all, work), schema))
 

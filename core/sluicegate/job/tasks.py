@@ -26,7 +26,7 @@ from pyspark import TaskContext
 
 from sluicegate.dedup import segment
 from sluicegate.dedup.ledger import DUPLICATE, EXPIRED, FRESH, Ledger, ledger_of
-from sluicegate.dedup.stamp import REJECTED, Column, Stamps
+from sluicegate.dedup.stamp import REJECTED, Stamps
 from sluicegate.errors import NotFound, SluicegateError, StorageFailed
 from sluicegate.job.aggregate import Folding, fold_shards
 from sluicegate.job.records import (
@@ -45,6 +45,7 @@ from sluicegate.job.work import Classified, Work
 from sluicegate.shards.hashing import shards_of
 from sluicegate.sinks.base import DATA, REJECTS, File
 from sluicegate.sources.base import Chunk, Reached, Rows
+from sluicegate.state.backend import EpochIncomplete
 from sluicegate.storage.blobs import Ref
 from sluicegate.storage.local import Translated
 from sluicegate.stream.stream import open_stream
@@ -136,15 +137,15 @@ class RecordClassifier:
         self._reached: list[Reached] = []
         self._counts = dict.fromkeys(("read", "applied", "duplicates", "rejected"), 0)
 
-    def add(self, records: Records, order: Column | None = None) -> None:
-        """Add records; of equal ones the first is applied, or the smallest in `order`."""
+    def add(self, records: Records) -> None:
+        """Add records; of equal ones the first is applied."""
         rows = records.rows
         self._counts["read"] += rows.num_rows + records.rejects.num_rows
         self._reject(records.rejects)
         if not rows.num_rows:
             return
         if self._work.deduplicates:
-            rows = self._fresh(rows, order)
+            rows = self._fresh(rows)
         self._counts["applied"] += rows.num_rows
         if self._rows:
             self._rows.write(rows)
@@ -166,8 +167,8 @@ class RecordClassifier:
         )
         yield self._folding.summary(classified.to_text(), segment.encode(self._fork.learnt()))
 
-    def _fresh(self, rows: pa.Table, order: Column | None) -> pa.Table:
-        verdicts = self._fork.insert(self._stamps(rows), self._work.at_ms, order).verdicts
+    def _fresh(self, rows: pa.Table) -> pa.Table:
+        verdicts = self._fork.insert(self._stamps(rows), self._work.at_ms).verdicts
         self._counts["duplicates"] += int(np.count_nonzero(verdicts == DUPLICATE))
         if (verdicts == EXPIRED).any():
             self._reject(self._expired(rows.filter(pa.array(verdicts == EXPIRED))))
@@ -255,22 +256,47 @@ def read_slices(work: Work, batches: Batches) -> Batches:
 
 @_task
 def classify_all(work: Work, batches: Batches) -> Batches:
-    """Classify records whose equal stamps all come here: the smallest position is applied."""
+    """Classify records whose equal stamps all come here, by their places: the first is applied."""
     classifier = RecordClassifier(work)
-    rows = pa.Table.from_batches(list(batches), sent_columns(work.shape))
-    is_marker = pc.equal(rows[PARTITION], _MARKER)
-    markers = rows.filter(is_marker)[VALUE].to_pylist()
-    classifier.reach(Reached(*json.loads(each)) for each in markers)
-    rows = rows.filter(pc.invert(is_marker))
-    bad = rows.filter(rows[REASON].is_valid())
-    good = rows.filter(rows[REASON].is_null()).combine_chunks()
-    place = np.lexsort((good[OFFSET].to_numpy(), good[PARTITION].to_numpy()))
-    order = np.empty(len(place), np.int64)
-    order[place] = np.arange(len(place))
-    classifier.add(
-        Records(good.select(work.shape.rows.names), bad.select(REJECT_COLUMNS.names)), order
-    )
+    for piece in _pieces(work, batches):
+        is_marker = pc.equal(piece[PARTITION], _MARKER)
+        markers = piece.filter(is_marker)[VALUE].to_pylist()
+        classifier.reach(Reached(*json.loads(each)) for each in markers)
+        rows = piece.filter(pc.invert(is_marker))
+        bad = rows.filter(rows[REASON].is_valid()).select(REJECT_COLUMNS.names)
+        good = rows.filter(rows[REASON].is_null()).select(work.shape.rows.names)
+        classifier.add(Records(good.combine_chunks(), bad))
     yield from classifier.finish()
+
+
+_PIECE_BYTES = 64 << 20
+"""Far below the 2 GB that a column of texts can hold."""
+
+
+def _pieces(work: Work, batches: Batches) -> Iterator[pa.Table]:
+    """Sent records in tables of bounded size; `EpochIncomplete` if they are not in order."""
+    some: list[pa.RecordBatch] = []
+    size, last = 0, (_MARKER, 0)
+    for batch in batches:
+        some.append(batch)
+        size += batch.nbytes
+        last = _last_place(batch, last)
+        if size >= _PIECE_BYTES:
+            yield pa.Table.from_batches(some, sent_columns(work.shape))
+            some, size = [], 0
+    if some:
+        yield pa.Table.from_batches(some, sent_columns(work.shape))
+
+
+def _last_place(batch: pa.RecordBatch, before: tuple[int, int]) -> tuple[int, int]:
+    """Where the last record of a batch lies; all must be in order."""
+    partitions = np.append(before[0], batch[PARTITION].to_numpy())
+    offsets = np.append(before[1], batch[OFFSET].to_numpy())
+    up, same = np.diff(partitions) > 0, np.diff(partitions) == 0
+    if not (up | (same & (np.diff(offsets) >= 0))).all():
+        # Another one of equal records would be applied, and perhaps not the same at each attempt.
+        raise EpochIncomplete("a task got records that are not sorted by their places")
+    return int(partitions[-1]), int(offsets[-1])
 
 
 @_task
