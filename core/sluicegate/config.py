@@ -75,7 +75,7 @@ STREAM = (
         "source",
         str,
         '"/data/clicks/log"',
-        "required: embedded log, or kafka://host:port/topic",
+        "required: embedded log, kafka://host:port/topic, or query:CHECKPOINT",
         is_path=True,
     ),
     Key(

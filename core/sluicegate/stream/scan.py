@@ -3,11 +3,6 @@
 The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
 newest snapshot, each snapshot vouches for its parent. A snapshot is *intact* if its file is; it is
 *complete* if its blobs are intact, too.
-
-
-The chain is walked from its newest number down. Trust flows the same way: the hints vouch for the
-newest snapshot, each snapshot vouches for its parent. A snapshot is *intact* if its file is; it is
-*complete* if its blobs are intact, too.
 """
 
 from __future__ import annotations
