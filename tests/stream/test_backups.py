@@ -408,6 +408,20 @@ class TestAnOldBackup:
             world.repair(ADOPT)
 
 
+def test_verify_sees_output_that_is_gone(world: World) -> None:
+    world.run(3)
+    job = Job(world)
+    pending = job.commit()
+    job.end()
+    sink = FileSink(LocalStorage(world.sink))
+    assert verify(world.stream, sink=sink).findings == []
+    [path] = world.sink.glob(f"data/snapshot={pending.number - 2:020d}-*")
+    shutil.rmtree(path)
+    [found] = verify(world.stream, sink=sink).findings
+    assert (found.code, found.detail) == ("SG-AUDIT-OUTPUT", "its output is missing")
+    assert found.repair.endswith(f"--to {pending.number - 3}")
+
+
 def test_a_copied_home_meets_the_fence(world: World) -> None:
     """Both copies write to one sink: the one that comes second is refused, whichever it is."""
     world.run(3)

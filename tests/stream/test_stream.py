@@ -41,6 +41,7 @@ from sluicegate.storage.local import Calls
 from sluicegate.stream import chain as hints
 from sluicegate.stream import gc
 from sluicegate.stream.append import (
+    ClockWrong,
     CompactDraft,
     NewGenerationDraft,
     PruneDraft,
@@ -523,6 +524,22 @@ class TestCommit:
         apply(writer.stream, "rollback", to=3)
         assert [snapshot.created_at for snapshot in (*snapshots, writer.head())] == [future] * 3
         check(writer.stream)
+
+    @pytest.mark.parametrize("year", [1970, 2099])
+    def test_a_clock_that_is_years_off_is_refused(
+        self, writer: StreamWriter, monkeypatch: Any, year: int
+    ) -> None:
+        """One host in 2099 would spoil the times of all later snapshots."""
+        before = writer.head()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: (year - 1970) * 365.25 * 86400 + 1)
+            with pytest.raises(ClockWrong, match=f"says {year}-01-01"):
+                work(writer.stream, 1)
+        assert writer.head() == before
+        # Years of rest are no reason to refuse anything.
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: before.created_at + 3 * 366 * 86400)
+            work(writer.stream, 1)
 
     def test_empty_epochs_of_an_old_run_are_refused_too(
         self, root: Path, writer: StreamWriter

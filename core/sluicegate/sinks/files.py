@@ -264,6 +264,11 @@ class FileSink:
             return "has different content"
         return PUBLISHED
 
+    def is_waiting(self, name: SnapshotName) -> bool:
+        """Whether output is staged, or was withdrawn, and can be published."""
+        places = (place for kind in KINDS for place in self._waiting(name, kind))
+        return any(self._storage.stat(place) for place in places)
+
     def settled(self) -> Settled | None:
         """What was settled last; None if that is not known."""
         try:

@@ -47,6 +47,28 @@ NEW_GENERATION = frozenset({Kind.RESET, Kind.ROLLBACK, Kind.REPAIR, Kind.IMPORT}
 _RUNS = frozenset({Kind.CLAIM, Kind.EPOCH})
 
 
+# No host is earlier that runs this release; and a stream does not rest for so long.
+_EARLIEST = 1_735_689_600.0
+_LONGEST_REST = 10 * 366 * 86400.0
+
+
+class ClockWrong(UsageError):
+    """The clock of this host is years off: a snapshot with its time would spoil all later ones."""
+
+    default_hint = "set the clock of this host, then run this again; see: timedatectl status"
+
+
+def _now(head: Snapshot) -> float:
+    """The time of the next snapshot; `ClockWrong` if it cannot be right."""
+    now = time.time()
+    if not _EARLIEST <= now <= head.created_at + _LONGEST_REST:
+        raise ClockWrong(
+            f"the clock of this host says {units.utc(now)}, but the newest snapshot of "
+            f"{head.stream} is of {units.utc(head.created_at)}"
+        )
+    return now
+
+
 class Draft(Protocol):
     """A snapshot to append."""
 
@@ -74,7 +96,7 @@ class Signature:
             "app": self.app,
             "reason": self.reason,
             # Clocks can go backwards; a chain does not.
-            "created_at": max(time.time(), head.created_at),
+            "created_at": max(_now(head), head.created_at),
             "changed": head.changed if head.kind is Kind.EPOCH else head.number,
             "ancestry": extended(head.ancestry, head.number + 1),
             "state_delta": None,

@@ -18,7 +18,7 @@ from sluicegate.sinks.base import DATA, KINDS, PENDING, PUBLISHED, REJECTS, Outp
 from sluicegate.sinks.files import FileSink
 from sluicegate.sources.base import needs_broker
 from sluicegate.stream.history import discarded
-from sluicegate.stream.output import compare, name_of, read_output
+from sluicegate.stream.output import OUTPUT, compare, name_of, read_output
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged, has
 from sluicegate.stream.stream import Stream
 
@@ -36,13 +36,6 @@ MOVED = rule(
     "positions were changed by an operator",
     "A reset, rollback, repair or import changed the positions between two epochs. Records that "
     "were skipped are not in the state; those that are read again are recognised by their stamps.",
-)
-OUTPUT = rule(
-    "SG-AUDIT-OUTPUT",
-    Severity.ERROR,
-    "output of a committed epoch is missing or changed",
-    "A file that an epoch wrote is not where readers look for it, or was changed since. "
-    "Restore it from a backup, or roll the stream back to before the epoch: it then writes again.",
 )
 UNPUBLISHED = rule(
     "SG-AUDIT-OUTPUT-PENDING",

@@ -24,7 +24,7 @@ from sluicegate.sinks.files import FileSink
 from sluicegate.storage import local_root
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.evidence import identity_of
-from sluicegate.stream.history import changes, discarded, newest_epoch
+from sluicegate.stream.history import changes, discarded, intact_snapshots, newest_epoch
 from sluicegate.stream.snapshot import (
     ChainDamaged,
     Kind,
@@ -59,6 +59,15 @@ TWICE = rule(
     "Two published directories have the same number and different nonces, so the events in them "
     "are probably there twice. The snapshot is pruned, so the chain no longer knows which of them "
     "is its own. Compare them, and move the wrong one out of the sink.",
+)
+
+
+OUTPUT = rule(
+    "SG-AUDIT-OUTPUT",
+    Severity.ERROR,
+    "output of a committed epoch is missing or changed",
+    "A file that an epoch wrote is not where readers look for it, or was changed since. "
+    "Restore it from a backup, or roll the stream back to before the epoch: it then writes again.",
 )
 
 
@@ -143,6 +152,26 @@ def compare(
     # The head last: an epoch is committed before it is published.
     published, claims = sink.published(), sink.claims()
     return _Comparing(stream, head or stream.chain.head(), since).run(published, claims)
+
+
+def gone(stream: Stream, sink: FileSink) -> Iterator[Finding]:
+    """Output of the head's ancestry that is neither published nor waiting for it."""
+    published, head = sink.published(), stream.chain.head()
+    lost = [
+        snapshot
+        for snapshot in intact_snapshots(stream, head.floor, head.number)
+        if snapshot.output
+        and head.includes(snapshot.number)
+        and name_of(snapshot) not in published
+        and not sink.is_waiting(name_of(snapshot))
+    ]
+    # A running job may just have published it.
+    published = sink.published() if lost else {}
+    for snapshot in lost:
+        if name_of(snapshot) not in published:
+            back = ("checkpoint", "rollback", stream.uri, "--to", snapshot.number - 1)
+            place = f"{sink.uri}, snapshot {snapshot.number}"
+            yield OUTPUT.at(place, "its output is missing", repair=command(*back))
 
 
 class _Comparing:

@@ -15,7 +15,7 @@ from sluicegate.storage import Storage
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import evidence
 from sluicegate.stream.gc import GRACE, old_temporaries
-from sluicegate.stream.output import TWICE, compare
+from sluicegate.stream.output import TWICE, compare, gone
 from sluicegate.stream.scan import Bad, Survey, look_at, survey
 from sluicegate.stream.snapshot import Snapshot, merged, shown
 from sluicegate.stream.spec import SOURCE_CHANGED, source_findings
@@ -145,10 +145,13 @@ def verify(
 
 
 def _published(stream: Stream, sink: FileSink | None) -> Iterator[Finding]:
-    """What is published, but not by this chain."""
+    """What is published, but not by this chain; and what should be, and is gone."""
+    if sink is None:
+        return
     # Where the chain is damaged, that is reported, and its repair looks at the sink again.
     with suppress(Corrupt, NotFound):
-        yield from compare(stream, sink).findings(stream, sink) if sink else ()
+        yield from compare(stream, sink).findings(stream, sink)
+        yield from gone(stream, sink)
 
 
 def _notes(stream: Stream, found: Survey) -> Iterator[Finding]:
