@@ -61,7 +61,9 @@ class ClockWrong(UsageError):
 def _now(head: Snapshot) -> float:
     """The time of the next snapshot; `ClockWrong` if it cannot be right."""
     now = time.time()
-    if not _EARLIEST <= now <= head.created_at + _LONGEST_REST:
+    # A damaged snapshot may say anything, and a repair must still be possible.
+    latest = max(head.created_at, _EARLIEST) + _LONGEST_REST
+    if not _EARLIEST <= now <= latest:
         raise ClockWrong(
             f"the clock of this host says {units.utc(now)}, but the newest snapshot of "
             f"{head.stream} is of {units.utc(head.created_at)}"
