@@ -209,6 +209,7 @@ TestModel.settings = settings(
     max_examples=400 if os.environ.get("SG_LAB_ALL") else 20,
     stateful_step_count=25,
     deadline=None,
+    derandomize=not os.environ.get("SG_LAB_ALL"),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
