@@ -28,7 +28,7 @@ def name(number: int, letter: str = "a") -> SnapshotName:
 
 
 class SinkContract:
-    """Of an empty sink: `sink` is opened anew by each process, `write` is what its tasks do."""
+    """Of an empty sink: `opened` is what a process does, `write` what its tasks do."""
 
     @pytest.fixture
     def opened(self) -> Callable[[], Sink]:

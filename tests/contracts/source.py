@@ -101,7 +101,7 @@ class SourceContract:
         before = source.fingerprint(topic, 0, 10)
         go_back(5)
         with suppress(SluicegateError):
-            # Whoever had it open may notice at once.
+            # A process that had it open may notice at once.
             source.latest()
         write(0, [b'{"b":%d}' % n for n in range(10)])
         assert source.fingerprint(topic, 0, 10) != before

@@ -147,7 +147,7 @@ def test_killed_between_our_commit_and_sparks(query: Query) -> None:
 
 
 def test_a_lost_offsets_file(query: Query) -> None:
-    """Spark plans the batch anew and takes other files into it: that is not the one we hold."""
+    """Spark plans the batch again and takes other files into it: that is not the one we hold."""
 
     def die(number: int) -> None:
         if number == 2:

@@ -42,7 +42,7 @@ def test_rows_without_a_number_go_to_the_first(spark: Any) -> None:
 def test_a_partition_without_rows_has_its_task(spark: Any, adaptive: str) -> None:
     """A task that gets nothing reports that its shards are unchanged."""
 
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def reported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -54,7 +54,7 @@ def test_a_partition_without_rows_has_its_task(spark: Any, adaptive: str) -> Non
     spark.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:
         numbers = spark.createDataFrame([(3,), (1,), (3,)], "number int")
-        frame = routed(numbers, 5, "number").mapInArrow(told, "place long, numbers array<long>")
+        frame = routed(numbers, 5, "number").mapInArrow(reported, "place long, numbers array<long>")
         found = {row.place: row.numbers for row in frame.collect()}
     finally:
         spark.conf.set("spark.sql.adaptive.enabled", before)

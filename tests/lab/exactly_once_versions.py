@@ -134,8 +134,8 @@ def _table(results: dict[str, Any]) -> str:
     names = {"kills": "kills of the job", "producer_kills": "of producers"}
     counts = ["kills", "producer_kills", "epochs", "records", "duplicates", "rejects", "events"]
     counts += ["lost", "duplicated"]
-    told = ["PySpark", "with", "what was done", *(names.get(each, each) for each in counts)]
-    lines = ["| " + " | ".join(told) + " |", "|---|---|---" + "|--:" * len(counts) + "|"]
+    cells = ["PySpark", "with", "what was done", *(names.get(each, each) for each in counts)]
+    lines = ["| " + " | ".join(cells) + " |", "|---|---|---" + "|--:" * len(counts) + "|"]
     for version in JOB_VERSIONS:
         for scenario in SCENARIOS:
             if found := results.get(Trial(version, scenario).key):

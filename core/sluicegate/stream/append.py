@@ -313,7 +313,7 @@ class NewGenerationDraft:
             content["positions"] = head.positions.updated(self.moved)
             moved = {(each.topic, each.partition) for each in self.moved}
             kept = {at: mark for at, mark in head.fingerprints.items() if at not in moved}
-            # Whoever moves a stream has looked at what the source holds there now.
+            # The operator who moves a stream decides about what the source holds there now.
             content["fingerprints"] = kept
         return self.signature.next(
             head,

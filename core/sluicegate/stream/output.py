@@ -122,7 +122,8 @@ class Comparison:
     def findings(self, stream: Stream, sink: FileSink) -> Iterator[Finding]:
         """What is wrong."""
         if self.newest >= 0:
-            repair = command("checkpoint", "repair", stream.uri, "--dry-run")
+            # With the sink, so that it can be typed where no configuration names it.
+            repair = command("checkpoint", "repair", stream.uri, "--sink", sink.uri, "--dry-run")
             yield OLDER.at(sink.uri, self.shown, repair=repair)
         if self.twice:
             numbers = sorted({name.number for name in self.twice})
@@ -304,7 +305,7 @@ class Publisher:
             raise OlderThanOutput(
                 f"{finding.rule.title}: {self.sink.uri}: {finding.detail}",
                 hint="an old backup was restored, or the home was copied; see the choices with: "
-                + command("checkpoint", "repair", self._stream.uri, "--dry-run"),
+                + finding.repair,
                 place=self.sink.uri,
             )
 

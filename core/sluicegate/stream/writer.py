@@ -25,6 +25,7 @@ from sluicegate.state import manifest
 from sluicegate.storage.blobs import BlobDamaged, Ref
 from sluicegate.stream.append import ClaimDraft, Draft, Epoch, EpochDraft, Signature, described
 from sluicegate.stream.snapshot import Kind, Snapshot, SnapshotDamaged
+from sluicegate.stream.spec import INCARNATION
 from sluicegate.stream.stream import Stream
 from sluicegate.units import command
 
@@ -271,8 +272,8 @@ def check_pins(head: Snapshot, pins: Mapping[str, Any] | None) -> None:
     """
     if pins is None:
         return
-    identity = pins.get("incarnation")
-    is_moved = identity is not None and identity == head.pins.get("incarnation")
+    identity = pins.get(INCARNATION)
+    is_moved = identity is not None and identity == head.pins.get(INCARNATION)
     for name in sorted((pins.keys() | head.pins.keys()) - ({"source"} if is_moved else set())):
         if pins.get(name) != head.pins.get(name):
             raise UsageError(

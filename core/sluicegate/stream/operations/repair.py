@@ -67,7 +67,7 @@ class Repair(StreamOperation):
         title = f"Repair {at.stream.name}"
         needs = (Precondition("what is wrong", found.digest()),)
         if found.output.foreign and self.choice is None:
-            return Parts(title, needs, choices=_choices(at.stream, found))
+            return Parts(title, needs, choices=_choices(at, found))
         if self.choice and not found.output.foreign:
             raise UsageError(
                 f"the chain of {at.stream.name} knows all published output: there is nothing to "
@@ -111,16 +111,18 @@ WITHDRAW, ADOPT = "withdraw", "adopt"
 _DONE = {WITHDRAW: "withdrawn", ADOPT: "adopted"}
 
 
-def _choices(stream: Stream, found: Diagnosis) -> tuple[Choice, ...]:
+def _choices(at: Workplace, found: Diagnosis) -> tuple[Choice, ...]:
     """What an operator can do about output that the chain does not know."""
-    again = ("checkpoint", "repair", stream.uri)
+    assert at.sink
+    again = ("checkpoint", "repair", at.stream.uri, "--sink", at.sink.uri)
+    output = f"the output of snapshots {shown(spans(n.number for n in found.output.foreign))}"
     texts = {
         WITHDRAW: (
-            "withdraw that output, and read its events again",
+            f"withdraw {output}, and read its events again",
             "readers may have consumed what is withdrawn",
         ),
         ADOPT: (
-            "keep that output, and read its events again without publishing them",
+            f"keep {output}, and read its events again without publishing them",
             "nothing; state, counters and dedup log are computed again",
         ),
     }
@@ -354,6 +356,11 @@ def loss(diagnosis: Diagnosis, choice: str | None = None) -> str:
         hurt = diagnosis.damaged or diagnosis.unusable
         closed = " Damaged snapshots can no longer be restored." if hurt else ""
         return f"{_nothing_lost(diagnosis)}{closed}"
+    if choice:
+        return (
+            f"The stream resumes from snapshot {base.number} of {units.utc(base.created_at)}. "
+            f"{_read_again(choice)}"
+        )
     first = base.number + 1
     which = f"snapshot {first}" if first == newest else f"snapshots {first} to {newest}"
     reverted = (
@@ -365,23 +372,21 @@ def loss(diagnosis: Diagnosis, choice: str | None = None) -> str:
     return (
         f"The stream is rolled back to snapshot {base.number} of "
         f"{units.utc(base.created_at)}.{reverted} The changes of {which} are discarded. "
-        f"{_read_again(choice) or _lost_events(diagnosis.found, base)}"
+        f"{_lost_events(diagnosis.found, base)}"
     )
 
 
-def _read_again(choice: str | None) -> str:
+def _read_again(choice: str) -> str:
     """What happens to the events of output that the chain does not know."""
     if choice == ADOPT:
         return (
-            "The next start reads their events again, to compute state and dedup log, and "
-            "publishes nothing of them: their output stays as it is."
+            "The next start reads the events of that output again, to compute state and dedup log, "
+            "and publishes nothing of them."
         )
-    if choice == WITHDRAW:
-        return (
-            "The next start withdraws their output, which downstream readers may have consumed, "
-            "and reads their events again."
-        )
-    return ""
+    return (
+        "The next start withdraws that output, which downstream readers may have consumed, and "
+        "reads its events again."
+    )
 
 
 def _nothing_lost(diagnosis: Diagnosis) -> str:
