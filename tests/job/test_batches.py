@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from sluicegate.errors import ConfigInvalid
+from sluicegate.errors import ConfigInvalid, UsageError
 from sluicegate.stream.audit import audit_stream
+from sluicegate.stream.journal import StreamJournal
 from sluicegate.stream.output import look_at_sink
 from tests.conftest import Sg
 from tests.job.jobs import NAME, Place
 from tests.job.test_epochs import event
 from tests.job.truth import Row, published
-from tests.stream.streams import apply
+from tests.stream.streams import apply, operation_of
 
 SCHEMA = "producer string, partition long, seq long, user string, price long"
 
@@ -200,6 +201,13 @@ def test_a_stream_that_is_not_meant_for_it(tmp_path: Path, spark: Any) -> None:
         place.job(spark).batches(),
     ):
         pass
+
+
+def test_its_offsets_are_not_ours_to_reset(tmp_path: Path) -> None:
+    place = Place(tmp_path, source=f"query:{tmp_path / 'checkpoint'}").begin()
+    reset = operation_of("reset", positions=place.head.positions)
+    with pytest.raises(UsageError, match="a streaming query of its own feeds clicks"):
+        StreamJournal(place.stream).propose(reset)
 
 
 APP = """

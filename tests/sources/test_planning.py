@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.positions import Positions
-from sluicegate.sources.base import OutOfRange, admitted, complete
+from sluicegate.sources.base import OutOfRange, admitted, adopted, complete
 from sluicegate.sources.log.log import Log
 from sluicegate.sources.log.writer import LogWriter
 
@@ -72,3 +72,13 @@ class TestBeginning:
                 complete(log, Positions({topic: {partition: offset}}))
         # Exactly at the end is where the next record will be.
         assert complete(log, at([10, 4])) == at([10, 4])
+
+
+def test_adopted_events_come_first() -> None:
+    """Only those whose output is adopted are read, until all of them are."""
+    begin, end = Positions({"a": {0: 2, 1: 5}}), Positions({"a": {0: 9, 1: 9, 2: 4}})
+    assert adopted(begin, end, Positions({})) == end
+    until = adopted(begin, end, Positions({"a": {0: 7, 1: 3}}))
+    assert until == Positions({"a": {0: 7, 1: 5}})
+    with pytest.raises(OutOfRange, match="events up to 10 were published"):
+        adopted(begin, end, Positions({"a": {0: 10}}))

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate.errors import Corrupt, Fenced, SluicegateError, UsageError
+from sluicegate.errors import Corrupt, Fenced, SluicegateError, StorageFailed, UsageError
 from sluicegate.journal import Approval
 from sluicegate.process import myself
 from sluicegate.sinks.base import DATA, File, Output, OutputLost, Reach, SinkFenced
@@ -406,6 +406,21 @@ class TestAnOldBackup:
         world.run(2)
         with pytest.raises(UsageError, match="nothing to adopt"):
             world.repair(ADOPT)
+
+
+def test_a_sink_that_cannot_publish_is_noticed_before_an_epoch(world: World) -> None:
+    """What would fail after the commit fails at the start."""
+    world.run(2)
+    epoch = world.stream.chain.head().epoch
+    (world.sink / "data").rename(world.root / "away")
+    (world.sink / "data").write_text("in the way")
+    with pytest.raises(StorageFailed, match="data"):
+        world.run(1)
+    assert world.stream.chain.head().epoch == epoch
+    (world.sink / "data").unlink()
+    (world.root / "away").rename(world.sink / "data")
+    world.run(1)
+    world.check()
 
 
 def test_verify_sees_output_that_is_gone(world: World) -> None:

@@ -10,10 +10,12 @@ anything, also if its process was frozen in the middle of doing so and wakes up 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+from sluicegate import units
 from sluicegate.errors import Corrupt, Fenced
 from sluicegate.positions import Positions
 
@@ -99,6 +101,28 @@ class Settled:
     """A digest of all published names."""
 
 
+@dataclass(frozen=True, slots=True)
+class OutputGarbage:
+    """What may be removed from a sink: withdrawn output, and files of dead writers."""
+
+    reverted: tuple[str, ...] = ()
+    attempts: tuple[str, ...] = ()
+    unfinished: tuple[Path, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.reverted or self.attempts or self.unfinished)
+
+    @property
+    def shown(self) -> str:
+        """For people: how many of each."""
+        counts: Sequence[tuple[Sequence[object], str, str]] = (
+            (self.reverted, "reverted output", ""),
+            (self.attempts, "output of a failed attempt", "outputs of failed attempts"),
+            (self.unfinished, "unfinished file", ""),
+        )
+        return ", ".join(units.counted(len(found), *what) for found, *what in counts if found)
+
+
 class Sink(Protocol):
     """Where the output of one stream goes."""
 
@@ -108,6 +132,12 @@ class Sink(Protocol):
 
     def published(self) -> Mapping[SnapshotName, Collection[str]]:
         """What is published now: the kinds of output of each snapshot."""
+
+    def withdrawn(self) -> Mapping[SnapshotName, Collection[str]]:
+        """What was withdrawn and is kept under its name."""
+
+    def is_waiting(self, name: SnapshotName) -> bool:
+        """Whether output is staged, or was withdrawn, and can be published."""
 
     def reach(self, name: SnapshotName) -> Reach | None:
         """The events that a published output holds; None if that was not recorded."""
@@ -144,3 +174,11 @@ class Sink(Protocol):
 
     def settle(self, settled: Settled) -> None:
         """Remember what is published now."""
+
+    def garbage(
+        self, limit_ns: float, is_needed: Callable[[int], bool], *, is_running: bool
+    ) -> OutputGarbage:
+        """What may be removed; files of attempts only if they are older than the limit."""
+
+    def remove(self, garbage: OutputGarbage) -> None:
+        """Remove it."""

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from sluicegate import codec, units
+from sluicegate import codec
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, UsageError
 from sluicegate.identity import Marker
 from sluicegate.positions import from_spark, to_spark
@@ -36,6 +35,7 @@ from sluicegate.sinks.base import (
     PUBLISHED,
     File,
     Output,
+    OutputGarbage,
     OutputLost,
     Reach,
     Settled,
@@ -60,28 +60,6 @@ _NAME = re.compile(r"(?:snapshot=)?([0-9]{20})-([0-9a-f]{32})")
 def directory_of(name: SnapshotName) -> str:
     """The name of the published directory of an epoch."""
     return f"snapshot={name}"
-
-
-@dataclass(frozen=True, slots=True)
-class OutputGarbage:
-    """What may be removed from a sink: withdrawn output, and files of dead writers."""
-
-    reverted: tuple[str, ...] = ()
-    attempts: tuple[str, ...] = ()
-    unfinished: tuple[Path, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.reverted or self.attempts or self.unfinished)
-
-    @property
-    def shown(self) -> str:
-        """For people: how many of each."""
-        counts: Sequence[tuple[Sequence[object], str, str]] = (
-            (self.reverted, "reverted output", ""),
-            (self.attempts, "output of a failed attempt", "outputs of failed attempts"),
-            (self.unfinished, "unfinished file", ""),
-        )
-        return ", ".join(units.counted(len(found), *what) for found, *what in counts if found)
 
 
 class FileSink:
@@ -156,7 +134,7 @@ class FileSink:
         # A kind of which there is no output yet gets its directory in the sink itself.
         places = [f"{kind}/" if self._storage.stat(kind) else "" for kind in KINDS]
         for place in ("", *places):
-            for left in self.names(place.rstrip("/")):
+            for left in self._names(place.rstrip("/")):
                 if left.startswith(f"{_PROBE}-"):
                     self._storage.delete_all(f"{place}{left}")
         self._storage.put_if_absent(f"{self._place(entry)}/{_PROBE}", b"")
@@ -167,8 +145,8 @@ class FileSink:
 
     def _take_over(self) -> None:
         """Take what earlier claims had staged into one's own directory, or into the trash."""
-        for claim in self.names(_FENCED):
-            for entry in self.names(f"{_FENCED}/{claim}"):
+        for claim in self._names(_FENCED):
+            for entry in self._names(f"{_FENCED}/{claim}"):
                 if entry != _CLAIM:
                     self._into_own(f"{_FENCED}/{claim}/{entry}", entry)
             self._storage.delete_all(f"{_FENCED}/{claim}")
@@ -303,7 +281,7 @@ class FileSink:
         ]
         # A job clears them away when it starts, so what is there now may be its own.
         places = (_NEVER_COMMITTED,) if is_running else (ATTEMPTS, _NEVER_COMMITTED)
-        tried = (f"{place}/{name}" for place in places for name in self.names(place))
+        tried = (f"{place}/{name}" for place in places for name in self._names(place))
         attempts = [key for key in tried if self._is_old(key, limit_ns)]
         unfinished = base.old_temporaries(self._storage, [_OWN], limit_ns)
         return OutputGarbage(tuple(reverted), tuple(attempts), tuple(unfinished))
@@ -320,7 +298,7 @@ class FileSink:
         found = self._storage.stat(key)
         return found is not None and found.modified_ns <= limit_ns
 
-    def names(self, key: str) -> list[str]:
+    def _names(self, key: str) -> list[str]:
         """The names in one of its directories."""
         try:
             return [entry.name for entry in self._storage.list(key)]
@@ -328,7 +306,7 @@ class FileSink:
             return []
 
     def _snapshots(self, key: str) -> Iterator[SnapshotName]:
-        for entry in self.names(key):
+        for entry in self._names(key):
             if name := _name(entry):
                 yield name
 
@@ -342,7 +320,7 @@ class FileSink:
 
     def _staged(self) -> Iterator[tuple[str, str]]:
         """The name, or nonce, and kind of everything in one's own staged directory."""
-        for entry in self.names(self._own):
+        for entry in self._names(self._own):
             name, dot, kind = entry.partition(".")
             if dot and kind in KINDS:
                 yield name, kind
@@ -376,7 +354,7 @@ class FileSink:
         """Where the output of an epoch may be until it is published, or after it was withdrawn."""
         entries = (f"{name.nonce}.{kind}", f"{directory_of(name)}.{kind}")
         for place in (STAGED, _FENCED):
-            for claim in self.names(place):
+            for claim in self._names(place):
                 yield from (f"{place}/{claim}/{entry}" for entry in entries)
         yield f"{TRASH}/{kind}/{directory_of(name)}"
         yield f"{_NEVER_COMMITTED}/{entries[0]}"

@@ -14,8 +14,7 @@ from sluicegate import units
 from sluicegate.errors import Corrupt
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.positions import Positions
-from sluicegate.sinks.base import DATA, KINDS, PENDING, PUBLISHED, REJECTS, Output
-from sluicegate.sinks.files import FileSink
+from sluicegate.sinks.base import DATA, KINDS, PENDING, PUBLISHED, REJECTS, Output, Sink
 from sluicegate.sources.base import needs_broker
 from sluicegate.stream.history import discarded
 from sluicegate.stream.output import OUTPUT, compare, name_of, read_output
@@ -91,7 +90,7 @@ class StreamAudit:
 
 
 def audit_stream(
-    stream: Stream, sink: FileSink | None, since: float = 0.0, *, read_data: bool = False
+    stream: Stream, sink: Sink | None, since: float = 0.0, *, read_data: bool = False
 ) -> StreamAudit:
     """Audit the epochs committed at or after a time that are part of the stream."""
     head = stream.chain.head()
@@ -114,7 +113,7 @@ class _Audit:
     """Compares snapshots with those before them, up to a head."""
 
     def __init__(
-        self, stream: Stream, sink: FileSink | None, head: Snapshot, *, read_data: bool
+        self, stream: Stream, sink: Sink | None, head: Snapshot, *, read_data: bool
     ) -> None:
         self._stream = stream
         self._sink = sink
@@ -212,7 +211,7 @@ def _counted(stream: Stream, epoch: AuditedEpoch, output: Output) -> Iterator[Fi
 
 
 def _output(
-    stream: Stream, sink: FileSink, snapshot: Snapshot, output: Output, *, read_data: bool
+    stream: Stream, sink: Sink, snapshot: Snapshot, output: Output, *, read_data: bool
 ) -> Iterator[Finding]:
     """Whether all files are published, and are as they were written."""
     for kind in KINDS:
@@ -226,7 +225,7 @@ def _output(
                 yield OUTPUT.at(place, status, repair=units.command(*back))
 
 
-def _published(stream: Stream, sink: FileSink) -> Iterator[Finding]:
+def _published(stream: Stream, sink: Sink) -> Iterator[Finding]:
     """What is published and should not be."""
     found = compare(stream, sink)
     yield from found.findings(stream, sink)

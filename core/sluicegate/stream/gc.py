@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from sluicegate import units
 from sluicegate.errors import Corrupt, Locked, NotFound
-from sluicegate.sinks.files import FileSink, OutputGarbage
+from sluicegate.sinks.base import OutputGarbage, Sink
 from sluicegate.state import manifest
 from sluicegate.storage import Stat, base
 from sluicegate.storage.blobs import Blobs, Ref, Stored
@@ -273,7 +273,7 @@ def _prefixes(stream: Stream) -> list[str]:
         return []
 
 
-def list_output_garbage(stream: Stream, sink: FileSink, grace: float) -> OutputGarbage:
+def list_output_garbage(stream: Stream, sink: Sink, grace: float) -> OutputGarbage:
     """What may be removed from a sink; temporary files only if older than the grace."""
     head = stream.chain.head()
     needed = _reachable(stream, head)
@@ -284,7 +284,7 @@ def list_output_garbage(stream: Stream, sink: FileSink, grace: float) -> OutputG
     )
 
 
-def empty(stream: Stream, sink: FileSink, grace: float) -> OutputGarbage:
+def empty(stream: Stream, sink: Sink, grace: float) -> OutputGarbage:
     """Remove the garbage of a sink."""
     garbage = list_output_garbage(stream, sink, grace)
     sink.remove(garbage)

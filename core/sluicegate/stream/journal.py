@@ -20,7 +20,7 @@ from sluicegate.journal import Approval, Entry, Journal, check_drift, undone_by
 from sluicegate.plan import Action, Choice, Plan, Precondition, Subject
 from sluicegate.positions import Positions, from_spark, to_spark
 from sluicegate.reset import SKIP, Partition, moves_text, moving
-from sluicegate.sinks.files import FileSink
+from sluicegate.sinks.base import Sink
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream.append import Signature
 from sluicegate.stream.history import changes
@@ -61,7 +61,7 @@ class Workplace:
 
     stream: Stream
     writer: StreamWriter
-    sink: FileSink | None = None
+    sink: Sink | None = None
     on_progress: Callable[[int, int], None] = silent
     base: Snapshot | None = None
     merged: dict[object, Any] = field(default_factory=dict)
@@ -262,7 +262,7 @@ class StreamJournal(Journal[StreamOperation]):
         *,
         name: str | None = None,
         progress: Progress = no_progress,
-        sink: FileSink | None = None,
+        sink: Sink | None = None,
     ) -> None:
         self.uri = stream.uri
         self._stream = stream

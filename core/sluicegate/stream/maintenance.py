@@ -21,7 +21,7 @@ from sluicegate.maintenance import (
     position_samples,
 )
 from sluicegate.plan import Action, Plan, Subject
-from sluicegate.sinks.files import FileSink
+from sluicegate.sinks.base import Sink
 from sluicegate.sources.base import needs_broker
 from sluicegate.stream import gc
 from sluicegate.stream.gc import GRACE, Retention
@@ -161,7 +161,7 @@ class StreamMaintenance:
         plan = self._plan(f"Empty the trash of {sink.uri}", Action("remove", "trash", found.shown))
         return PlannedStep.by(plan, partial(gc.empty, self._stream, sink, GRACE))
 
-    def _sink(self) -> FileSink | None:
+    def _sink(self) -> Sink | None:
         return look_at_sink(self._stream, self._named.sink if self._named else None)
 
     def _change(self, operation: StreamOperation) -> PlannedStep:
@@ -182,7 +182,7 @@ def _many_small(sizes: Sequence[int], large: int | None = None) -> bool:
     return sum(sizes) - large >= _SMALL_PART * sum(sizes)
 
 
-def status(stream: Stream, sink: FileSink | None = None) -> Status:
+def status(stream: Stream, sink: Sink | None = None) -> Status:
     """The newest snapshot, its lag behind the source, whether a job runs, and what is wrong."""
     findings = tuple(verify(stream, sink=sink).findings)
     try:

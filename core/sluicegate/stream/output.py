@@ -19,7 +19,7 @@ from sluicegate import codec
 from sluicegate.errors import Corrupt, NotFound
 from sluicegate.findings import Finding, Severity, rule
 from sluicegate.sinks import files
-from sluicegate.sinks.base import KINDS, File, Output, OutputLost, Settled, SnapshotName
+from sluicegate.sinks.base import KINDS, File, Output, OutputLost, Settled, Sink, SnapshotName
 from sluicegate.sinks.files import FileSink
 from sluicegate.storage import local_root
 from sluicegate.storage.blobs import Ref
@@ -119,7 +119,7 @@ class Comparison:
         """The highest number that the chain does not know; -1 if there is none."""
         return max((name.number for name in (*self.foreign, *self.claims)), default=-1)
 
-    def findings(self, stream: Stream, sink: FileSink) -> Iterator[Finding]:
+    def findings(self, stream: Stream, sink: Sink) -> Iterator[Finding]:
         """What is wrong."""
         if self.newest >= 0:
             # With the sink, so that it can be typed where no configuration names it.
@@ -143,9 +143,7 @@ def _some(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:5])) + more
 
 
-def compare(
-    stream: Stream, sink: FileSink, since: int = 0, head: Snapshot | None = None
-) -> Comparison:
+def compare(stream: Stream, sink: Sink, since: int = 0, head: Snapshot | None = None) -> Comparison:
     """Compare a sink with the chain; output below `since` is known to be the chain's own.
 
     Without `head`, with the newest snapshot.
@@ -155,7 +153,7 @@ def compare(
     return _Comparing(stream, head or stream.chain.head(), since).run(published, claims)
 
 
-def gone(stream: Stream, sink: FileSink) -> Iterator[Finding]:
+def gone(stream: Stream, sink: Sink) -> Iterator[Finding]:
     """Output of the head's ancestry that is neither published nor waiting for it."""
     published, head = sink.published(), stream.chain.head()
     lost = [
@@ -180,8 +178,7 @@ class _Comparing:
         self._stream = stream
         self._head = head
         self._since = max(since, head.floor)
-        self._withdrawn = frozenset(_decided(stream, head, "withdrawn"))
-        self._adopted = frozenset(_decided(stream, head, "adopted"))
+        self._withdrawn, self._adopted = _decided(stream, head)
 
     def run(
         self, published: Mapping[SnapshotName, Collection[str]], claims: Iterable[SnapshotName]
@@ -219,20 +216,23 @@ class _Comparing:
             return True
 
 
-def _decided(stream: Stream, head: Snapshot, what: str) -> Iterator[SnapshotName]:
-    """The output that repairs have withdrawn or adopted, although the chain never had it."""
+def _decided(stream: Stream, head: Snapshot) -> tuple[set[SnapshotName], set[SnapshotName]]:
+    """The output that repairs have withdrawn, and adopted, although the chain never had it."""
+    found: dict[str, set[SnapshotName]] = {"withdrawn": set(), "adopted": set()}
     for snapshot in changes(stream, head):
-        listed = snapshot.details.get(what) if snapshot.kind is Kind.REPAIR else None
-        for each in listed if isinstance(listed, list) else ():
-            match each:
-                case [int(number), str(nonce)]:
-                    yield SnapshotName(number, nonce)
+        for what, names in found.items():
+            listed = snapshot.details.get(what) if snapshot.kind is Kind.REPAIR else None
+            for each in listed if isinstance(listed, list) else ():
+                match each:
+                    case [int(number), str(nonce)]:
+                        names.add(SnapshotName(number, nonce))
+    return found["withdrawn"], found["adopted"]
 
 
 class Publisher:
     """Publishes the output of one stream; a run calls `begin` before its first epoch."""
 
-    def __init__(self, stream: Stream, sink: FileSink) -> None:
+    def __init__(self, stream: Stream, sink: Sink) -> None:
         self._stream = stream
         self.sink = sink
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sluicegate.maintenance import RunOptions, Sample, Steps
     from sluicegate.positions import Positions
     from sluicegate.report import Report
-    from sluicegate.sinks.files import FileSink
+    from sluicegate.sinks.base import Sink
     from sluicegate.stream import verify
     from sluicegate.stream.journal import StreamJournal, StreamOperation
     from sluicegate.stream.operations.rebalance import StreamShards
@@ -113,7 +113,7 @@ class GatedStream(Target):
         result = audit_stream(stream, self.sink_of(stream), since_ms / 1000, read_data=read_data)
         return audit_report(stream.uri, result)
 
-    def sink_of(self, stream: Stream) -> FileSink | None:
+    def sink_of(self, stream: Stream) -> Sink | None:
         """Where its output is, only to be read; None if that is not known, or nothing is there."""
         from sluicegate.stream.output import look_at_sink
 

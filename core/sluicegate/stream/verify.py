@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from sluicegate import codec, units
 from sluicegate.errors import Corrupt, NotFound, SluicegateError, StorageFailed, UsageError
 from sluicegate.findings import Finding, Severity, has_errors, rule, worst_first
-from sluicegate.sinks.files import FileSink
+from sluicegate.sinks.base import Sink
 from sluicegate.storage import Storage
 from sluicegate.storage.blobs import Ref
 from sluicegate.stream import evidence
@@ -117,7 +117,7 @@ def verify(
     stream: Stream,
     reading: Reading | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
-    sink: FileSink | None = None,
+    sink: Sink | None = None,
 ) -> Verified:
     """Check every snapshot and every blob; with `reading`, also the content of blobs.
 
@@ -144,7 +144,7 @@ def verify(
     return result
 
 
-def _published(stream: Stream, sink: FileSink | None) -> Iterator[Finding]:
+def _published(stream: Stream, sink: Sink | None) -> Iterator[Finding]:
     """What is published, but not by this chain; and what should be, and is gone."""
     if sink is None:
         return

@@ -27,8 +27,7 @@ from sluicegate.errors import (
 )
 from sluicegate.plan import Action, Choice, Precondition
 from sluicegate.positions import Positions
-from sluicegate.sinks.base import Reach
-from sluicegate.sinks.files import FileSink
+from sluicegate.sinks.base import Reach, Sink
 from sluicegate.sources.base import refuse_outside
 from sluicegate.stream import evidence
 from sluicegate.stream.append import Signature
@@ -222,18 +221,18 @@ class Diagnosis:
         return digest_of(repr(parts).encode())
 
 
-def diagnose(stream: Stream, sink: FileSink | None = None, *, read_data: bool = False) -> Diagnosis:
+def diagnose(stream: Stream, sink: Sink | None = None, *, read_data: bool = False) -> Diagnosis:
     """Look at everything; with `read_data`, at the content of every blob."""
     return _diagnosis(stream, sink, survey(stream, read=lambda _: read_data))
 
 
-def diagnose_again(stream: Stream, sink: FileSink | None, diagnosis: Diagnosis) -> Diagnosis:
+def diagnose_again(stream: Stream, sink: Sink | None, diagnosis: Diagnosis) -> Diagnosis:
     """The same check again; content is only read where it was bad."""
     suspects = {bad.ref for bad, _ in diagnosis.found.bad.values() if bad.by_reading}
     return _diagnosis(stream, sink, survey(stream, read=suspects.__contains__))
 
 
-def _diagnosis(stream: Stream, sink: FileSink | None, found: Survey) -> Diagnosis:
+def _diagnosis(stream: Stream, sink: Sink | None, found: Survey) -> Diagnosis:
     """What the sink has that the chain does not know, and what can be done about it."""
     base = found.base
     output = _compared(stream, sink, found.head) if sink and found.head else Comparison()
@@ -246,7 +245,7 @@ def _diagnosis(stream: Stream, sink: FileSink | None, found: Survey) -> Diagnosi
     return Diagnosis(found, output, reach, dict(_obstacles(base, output, reaches, reach)))
 
 
-def _compared(stream: Stream, sink: FileSink, intact: Snapshot) -> Comparison:
+def _compared(stream: Stream, sink: Sink, intact: Snapshot) -> Comparison:
     try:
         return compare(stream, sink)
     except Corrupt:
